@@ -1,0 +1,41 @@
+//! Durable authorities: the decisions of [`lease_machines`], made where the data is.
+//!
+//! # The promises of every store
+//!
+//! 1. **One serialized history per resource**, whoever connects from wherever.
+//! 2. **Durable before answered.**
+//! 3. **Tokens never repeat and never go down**: not after release, expiry, revoke, prune or restart. They end at
+//!    2^63 − 1, and start above the store's clock in microseconds, so that a store which replaces another one is not
+//!    below its marks.
+//! 4. **The store's clock decides**, read after the row is locked, never going backwards; clients' clocks never matter.
+//! 5. **Every write is conditional** on epoch, owner, token and attempt, and an answer is *decided*, *not done*,
+//!    *unknown* or *refused*, see [`Undecided`].
+//! 6. **One round trip** for a decision, and nothing held between calls.
+//! 7. **Names** are compared byte by byte, see [`ResourceName`].
+//! 8. **Ttls** are exact from 1 ms to `max_ttl`, and the *granted* one counts, see [`Grant`].
+//! 9. **Every wait ends** at the caller's limit.
+//!
+//! What a store records: `Granted`, `Renewed`, `Released`, a revoke and `Expired`. The other rejections are not written,
+//! so a rejected request costs no durable write.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod capabilities;
+mod epoch;
+mod error;
+mod name;
+mod owner;
+mod request;
+mod store;
+
+pub use answer::{
+    Acquired, End, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Pruned, Rejected, Released,
+    Renewed, Vacated, VacatedHow,
+};
+pub use capabilities::Capabilities;
+pub use epoch::{Epoch, EpochError};
+pub use error::{ErrorKind, StoreError, Undecided};
+pub use name::{NameError, ResourceName};
+pub use owner::fresh_owner;
+pub use request::{Claim, Ending, LeaseRef, WorkResult};
+pub use store::{Answer, Revoked, Store};
