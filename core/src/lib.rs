@@ -16,7 +16,7 @@
 //! | the store | [`LeaseAuthority`] | grants, renews, releases, revokes; its whole state is a [`Checkpoint`] |
 //! | the resource | [`Fence`] | lets a [`FencingToken`] through, or refuses it because a greater one was seen |
 //! | the worker | [`Holder`] | knows, on the worker's own clock, whether it may still act |
-
+//! | the worker's runtime | [`Keeper`] | says what to send, when to warn, when to stop; performs nothing itself |
 //!
 //! Time is always an argument: a [`Duration`](core::time::Duration) since an origin that the caller picks. One
 //! authority has one origin, one holder has one origin, and the two are never compared.
@@ -54,6 +54,7 @@ mod authority;
 mod checkpoint;
 mod fence;
 mod holder;
+mod keeper;
 mod lease;
 #[cfg(feature = "serde")]
 mod serde_impls;
@@ -62,4 +63,5 @@ pub use authority::{ClockPolicy, LeaseAuthority};
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use fence::Fence;
 pub use holder::{Cadence, Holder, HolderState};
+pub use keeper::{Command, Event, Keeper, KeeperOptions, Loss, NotHeld, Outcome, StopReason, Wait};
 pub use lease::{Decision, FencingToken, Lease, OwnerId, Rejection};

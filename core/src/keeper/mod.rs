@@ -1,0 +1,658 @@
+//! What every runtime needs around a holder, without its I/O.
+
+mod command;
+mod event;
+mod invariants;
+mod options;
+
+use core::time::Duration;
+
+use crate::{FencingToken, Holder, Rejection};
+
+pub use command::{Command, Loss, NotHeld, Outcome, StopReason};
+pub use event::Event;
+pub use options::{KeeperOptions, Wait};
+
+/// Without a word from the store, a waiting keeper asks again after this long.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The first pause after a failed attempt is at most this long; each further one at most twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// No pause is longer than this: what a caller who asks for a lost lease again can be kept waiting.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Two acquires are at least this far apart, however often a store wakes the waiter.
+const ACQUIRE_SPACING: Duration = Duration::from_millis(10);
+/// How long the withdrawal of an unanswered acquire is waited for. The lease it may have brought ends by itself.
+const WITHDRAW_LIMIT: Duration = Duration::from_secs(1);
+/// The least time for one attempt, so that quarters of what is left do not become too small to be answered.
+const LEAST_ATTEMPT: Duration = Duration::from_millis(1);
+
+/// Takes a lease, keeps it while work goes on, gives it back, and says so: one state machine for every runtime.
+///
+/// It performs nothing. Tell it what happened with [`handle`](Self::handle), then call [`poll`](Self::poll) and carry
+/// out what it says, until it says [`WaitUntil`](Command::WaitUntil) or [`AwaitVacancy`](Command::AwaitVacancy); come
+/// back at that instant, or with the next event. It is finished once [`outcome`](Self::outcome) is known and `poll`
+/// has nothing more to say.
+///
+/// - **Getters**: [`may_act`](Self::may_act), [`stop_deadline`](Self::stop_deadline), [`holder`](Self::holder),
+///   [`outcome`](Self::outcome).
+/// - **Events in**: [`handle`](Self::handle). **Commands out**: [`poll`](Self::poll).
+///
+/// # Rules
+///
+/// - **The clock comes first.** Before anything else is looked at, a lease past its stop deadline is lost; expiry never
+///   waits for a request in flight, and an answer that comes later revives nothing.
+/// - **At most one request is in flight.** One attempt may take a quarter of the time left, so that at least three fit
+///   between a first failure and the moment at which the work has to stop. Pauses between them double, with full
+///   jitter.
+/// - **Ambiguity is retried by what cannot do harm**: an unanswered acquire by a reacquire with the next attempt number,
+///   and only before the work has begun; a renewal by a renewal; a release by a release.
+/// - **Once work has begun, a lost lease is not taken again behind its back.** Only a keeper that was told to
+///   ([`KeeperOptions::with_retake`]) asks again, after the work has finished, and starts it afresh.
+/// - **Release comes after the work**: renewals go on until [`Event::WorkFinished`], then the lease is released. It
+///   *stood* only if the release was answered.
+/// - A drift allowance of a thousandth of each granted term, at least 1 ms, is taken off before the [`Holder`] counts it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Keeper {
+    options: KeeperOptions,
+    phase: Phase,
+    holder: Option<Holder>,
+    /// Requests made so far.
+    attempts: u64,
+    in_flight: Option<Flight>,
+    /// The earliest instant of the next request.
+    next_try: Duration,
+    /// Failed attempts in a row.
+    failures: u32,
+    /// An acquire was sent of which nobody knows whether it was granted.
+    unanswered: bool,
+    /// The last acquire met another holder, so a wait is for that holder.
+    occupied: bool,
+    last_acquire: Duration,
+    /// From here on a wait is over.
+    give_up_at: Duration,
+    /// The attempt that the current hold was granted under.
+    granted_attempt: u64,
+    /// When work has been held for long enough.
+    hold_until: Duration,
+    /// Less than the ttl was asked for at first: a renewal for all of it is due at once.
+    short_first_term: bool,
+    warned: bool,
+    /// Why the work is to end, if not for a loss; then whether it was told.
+    stop: Option<StopReason>,
+    stop_told: bool,
+    loss: Option<Loss>,
+    loss_told: bool,
+    /// A grant that came too late.
+    stray: Option<FencingToken>,
+    jitter: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// Asks for the lease, or waits for it.
+    Acquiring,
+    /// It is granted; the work is about to be started.
+    Starting,
+    /// The work goes on, or is ending.
+    Working,
+    /// The work has finished.
+    Releasing,
+    /// Gives up waiting; an unanswered acquire may have brought a lease.
+    Withdrawing(NotHeld),
+    Done(Outcome),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Flight {
+    attempt: u64,
+    limit: Duration,
+}
+
+impl Keeper {
+    /// A keeper that wants the lease from `now` on. `seed` is any random number; it only spreads retries in time.
+    #[must_use]
+    pub fn new(options: KeeperOptions, seed: u64, now: Duration) -> Self {
+        let mut keeper = Self {
+            options,
+            phase: Phase::Acquiring,
+            holder: None,
+            attempts: 0,
+            in_flight: None,
+            next_try: now,
+            failures: 0,
+            unanswered: false,
+            occupied: false,
+            last_acquire: Duration::ZERO,
+            give_up_at: Duration::MAX,
+            granted_attempt: 0,
+            hold_until: Duration::MAX,
+            short_first_term: false,
+            warned: false,
+            stop: None,
+            stop_told: false,
+            loss: None,
+            loss_told: false,
+            stray: None,
+            jitter: seed,
+        };
+        keeper.start_waiting(now);
+        keeper
+    }
+
+    /// Whether the work may act now: it has begun, and the lease is live as the clock has it. Work that was told to stop
+    /// may use what is left.
+    #[must_use]
+    pub fn may_act(&self, now: Duration) -> bool {
+        self.phase == Phase::Working && self.holder.as_ref().is_some_and(|holder| holder.may_act(now))
+    }
+
+    /// The first instant at which nothing may be done under the lease any more; `None` where there is no live one.
+    #[must_use]
+    pub fn stop_deadline(&self) -> Option<Duration> {
+        self.holder.as_ref().and_then(Holder::stop_deadline)
+    }
+
+    /// The holder, from the grant on.
+    #[must_use]
+    pub const fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// How it ended, once it has.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<Outcome> {
+        match self.phase {
+            Phase::Done(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Takes in what happened, at `now`.
+    pub fn handle(&mut self, event: Event, now: Duration) {
+        self.settle(now);
+        match event {
+            Event::Tick => {}
+            Event::Granted { attempt, token, ttl, sent } => self.granted(attempt, token, ttl, sent, now),
+            Event::Renewed { attempt, token, ttl, sent } => self.renewed(attempt, token, ttl, sent, now),
+            Event::Rejected { attempt, reason, remaining } => self.rejected(attempt, reason, remaining, now),
+            Event::AlreadyDone { attempt } => {
+                if self.landed(attempt) && self.phase == Phase::Acquiring {
+                    self.give_up(NotHeld::AlreadyDone);
+                }
+            }
+            Event::NotDone { attempt } => {
+                if self.landed(attempt) {
+                    self.failed(now);
+                }
+            }
+            Event::NoAnswer { attempt } => {
+                if self.landed(attempt) {
+                    self.went_unanswered(now);
+                }
+            }
+            Event::Refused { attempt } => {
+                if self.landed(attempt) {
+                    match self.phase {
+                        Phase::Acquiring => self.give_up(NotHeld::Refused),
+                        _ => self.failed(now),
+                    }
+                }
+            }
+            Event::Released { attempt } => {
+                if self.landed(attempt) {
+                    match self.phase {
+                        Phase::Releasing => self.finish(Outcome::Stood, now),
+                        Phase::Withdrawing(why) => self.finish(Outcome::NotHeld(why), now),
+                        _ => {}
+                    }
+                }
+            }
+            Event::NewEpoch => self.lose(Loss::NewEpoch, now),
+            Event::Fenced => {
+                if let Some(holder) = &mut self.holder {
+                    holder.fence();
+                }
+                self.lose(Loss::Fenced, now);
+            }
+            Event::Woken => {
+                if self.phase == Phase::Acquiring && self.occupied {
+                    self.next_try =
+                        self.next_try.min(now.max(self.last_acquire.saturating_add(ACQUIRE_SPACING)));
+                }
+            }
+            Event::StopRequested => match self.phase {
+                Phase::Acquiring => self.give_up(NotHeld::Stopped),
+                // Held, but no work was begun: the withdrawal vacates it.
+                Phase::Starting => {
+                    self.unanswered = true;
+                    self.give_up(NotHeld::Stopped);
+                }
+                Phase::Working => {
+                    self.stop.get_or_insert(StopReason::Requested);
+                }
+                _ => {}
+            },
+            Event::WorkFinished => {
+                if self.phase == Phase::Working {
+                    self.work_finished(now);
+                }
+            }
+        }
+        self.check(now);
+    }
+
+    /// The next thing to do at `now`; `None` once all is done. Call it until it says to wait.
+    pub fn poll(&mut self, now: Duration) -> Option<Command> {
+        self.settle(now);
+        let command = match self.stray.take() {
+            Some(token) => Some(Command::ReleaseStray { token }),
+            None => match self.phase {
+                Phase::Acquiring => self.poll_acquiring(now),
+                Phase::Starting => self.poll_starting(),
+                Phase::Working => Some(self.poll_working(now)),
+                Phase::Releasing => Some(self.poll_releasing(now)),
+                Phase::Withdrawing(_) => Some(self.poll_withdrawing(now)),
+                Phase::Done(_) => None,
+            },
+        };
+        self.check(now);
+        command
+    }
+
+    fn poll_acquiring(&mut self, now: Duration) -> Option<Command> {
+        if let Some(flight) = self.in_flight {
+            return Some(Command::WaitUntil(flight.limit));
+        }
+        if now < self.next_try {
+            let until = self.next_try.min(self.give_up_at);
+            return Some(if self.occupied {
+                Command::AwaitVacancy { until }
+            } else {
+                Command::WaitUntil(until)
+            });
+        }
+        let ttl = self.options.first_term;
+        // An answer is worth nothing after the term that it grants.
+        let limit = self.limit(now, ttl).min(self.give_up_at);
+        let attempt = self.take_off(limit);
+        self.last_acquire = now;
+        self.short_first_term = ttl < self.options.cadence.ttl();
+        Some(if self.unanswered {
+            Command::Reacquire { attempt, ttl, limit }
+        } else {
+            Command::Acquire { attempt, ttl, limit }
+        })
+    }
+
+    fn poll_starting(&mut self) -> Option<Command> {
+        self.phase = Phase::Working;
+        self.holder.as_ref().map(|holder| Command::StartWork { token: holder.token() })
+    }
+
+    fn poll_working(&mut self, now: Duration) -> Command {
+        if let (Some(loss), false) = (self.loss, self.loss_told) {
+            self.loss_told = true;
+            self.stop_told = true;
+            return Command::StopWork { reason: StopReason::Lost(loss) };
+        }
+        if let (Some(reason), false) = (self.stop, self.stop_told) {
+            self.stop_told = true;
+            return Command::StopWork { reason };
+        }
+        let Some(holder) = &mut self.holder else { return Command::WaitUntil(Duration::MAX) };
+        let (Some(deadline), Some(warning), Some(renewal)) =
+            (holder.stop_deadline(), holder.warning_deadline(), holder.renewal_at())
+        else {
+            return Command::WaitUntil(Duration::MAX);
+        };
+        if !self.warned && now >= warning {
+            self.warned = true;
+            return Command::Warn;
+        }
+        let renewal = if self.short_first_term { now } else { renewal }.max(self.next_try);
+        if self.in_flight.is_none() && now >= renewal && holder.refresh(now) {
+            let (token, ttl) = (holder.token(), self.options.cadence.ttl());
+            let limit = self.limit(now, self.retry_until(deadline, warning).saturating_sub(now));
+            let attempt = self.take_off(limit);
+            return Command::Renew { attempt, token, ttl, limit };
+        }
+        let mut until = deadline.min(self.in_flight.map_or(renewal, |flight| flight.limit));
+        if !self.warned {
+            until = until.min(warning);
+        }
+        if self.loss.is_none() {
+            until = until.min(self.stop_at(deadline, warning));
+        }
+        if self.stop.is_none() {
+            until = until.min(self.hold_until);
+        }
+        Command::WaitUntil(until)
+    }
+
+    fn poll_releasing(&mut self, now: Duration) -> Command {
+        let deadline = self.stop_deadline().unwrap_or(now);
+        if let Some(flight) = self.in_flight {
+            return Command::WaitUntil(flight.limit.min(deadline));
+        }
+        let Some(token) = self.holder.as_ref().map(Holder::token) else { return Command::WaitUntil(now) };
+        if now < self.next_try {
+            return Command::WaitUntil(self.next_try.min(deadline));
+        }
+        let limit = self.limit(now, deadline.saturating_sub(now));
+        let attempt = self.take_off(limit);
+        Command::Release { attempt, token, limit }
+    }
+
+    fn poll_withdrawing(&mut self, now: Duration) -> Command {
+        if let Some(flight) = self.in_flight {
+            return Command::WaitUntil(flight.limit);
+        }
+        let limit = now.saturating_add(WITHDRAW_LIMIT.min(self.options.first_term));
+        let attempt = self.take_off(limit);
+        Command::Withdraw { attempt, limit }
+    }
+
+    /// Lets the clock have its say before anything else.
+    fn settle(&mut self, now: Duration) {
+        if let (Phase::Starting | Phase::Working | Phase::Releasing, Some(holder)) =
+            (self.phase, &mut self.holder)
+        {
+            let silent = self.failures > 0 || self.in_flight.is_some_and(|flight| now >= flight.limit);
+            let loss = if silent { Loss::Unreachable } else { Loss::Expired };
+            if !holder.may_act(now) {
+                holder.expire();
+                if self.phase == Phase::Releasing && (self.failures > 0 || self.in_flight.is_some()) {
+                    self.finish(Outcome::Unconfirmed, now);
+                } else {
+                    self.lose(loss, now);
+                }
+            } else if self.phase == Phase::Working {
+                let (deadline, warning) = (holder.stop_deadline(), holder.warning_deadline());
+                if let (Some(deadline), Some(warning)) = (deadline, warning) {
+                    if now >= self.stop_at(deadline, warning) {
+                        self.loss.get_or_insert(loss);
+                    }
+                }
+                if now >= self.hold_until {
+                    self.stop.get_or_insert(StopReason::MaxHold);
+                }
+            }
+        }
+        if let Some(flight) = self.in_flight {
+            if now >= flight.limit {
+                self.in_flight = None;
+                self.went_unanswered(now);
+            }
+        }
+        if self.phase == Phase::Acquiring && self.in_flight.is_none() && now >= self.give_up_at {
+            self.give_up(if self.occupied { NotHeld::Occupied } else { NotHeld::Unreachable });
+        }
+    }
+
+    fn granted(&mut self, attempt: u64, token: FencingToken, ttl: Duration, sent: Duration, now: Duration) {
+        let awaited = self.landed(attempt) && self.phase == Phase::Acquiring;
+        let late = matches!(self.options.wait, Wait::Until(until) if now >= until);
+        if awaited && !late {
+            let cadence = self.options.cadence;
+            let holder = Holder::granted(token, sent, less_drift(ttl), now, cadence);
+            if holder.may_act(now) {
+                self.holder = Some(holder);
+                self.granted_attempt = attempt;
+                self.phase = Phase::Starting;
+                self.unanswered = false;
+                self.confirmed();
+                self.hold_until = match self.options.max_hold {
+                    Some(max_hold) => sent.saturating_add(max_hold),
+                    None => Duration::MAX,
+                };
+                return;
+            }
+            self.failed(now);
+        }
+        match self.phase {
+            // A reacquire or a withdrawal is on its way, or will be: it supersedes this grant at the store.
+            Phase::Acquiring | Phase::Withdrawing(_) if !awaited => {}
+            Phase::Acquiring | Phase::Withdrawing(_) | Phase::Done(_) => {
+                if self.holder.as_ref().is_none_or(|holder| holder.token() < token) {
+                    self.stray = Some(token);
+                }
+                if awaited && late {
+                    self.give_up(if self.occupied { NotHeld::Occupied } else { NotHeld::Unreachable });
+                }
+            }
+            Phase::Starting | Phase::Working | Phase::Releasing => {}
+        }
+    }
+
+    fn renewed(&mut self, attempt: u64, token: FencingToken, ttl: Duration, sent: Duration, now: Duration) {
+        let awaited = self.landed(attempt);
+        if let (Phase::Starting | Phase::Working, Some(holder)) = (self.phase, &mut self.holder) {
+            if holder.token() == token && holder.confirm_at(token, sent, less_drift(ttl), now) {
+                if awaited {
+                    self.confirmed();
+                }
+            } else if holder.state_at(now) == crate::HolderState::Expired {
+                self.lose(Loss::Expired, now);
+            }
+        }
+    }
+
+    /// How a decision against a request is read.
+    fn rejected(&mut self, attempt: u64, reason: Rejection, remaining: Duration, now: Duration) {
+        let awaited = self.landed(attempt);
+        match reason {
+            Rejection::Occupied => {
+                if awaited && self.phase == Phase::Acquiring {
+                    self.met_another(remaining, now);
+                }
+            }
+            Rejection::InvalidTtl | Rejection::DeadlineOverflow | Rejection::TokensExhausted => {
+                if awaited {
+                    match self.phase {
+                        Phase::Acquiring => self.give_up(NotHeld::Invalid(reason)),
+                        _ => self.failed(now),
+                    }
+                }
+            }
+            Rejection::ClockRegressed => {
+                if awaited {
+                    self.failed(now);
+                }
+            }
+            // Of this hold, also the answer to a request that was given up: what is lost stays lost.
+            Rejection::Vacant | Rejection::WrongOwner | Rejection::StaleToken | Rejection::Expired => {
+                match self.phase {
+                    Phase::Withdrawing(why) if awaited => self.finish(Outcome::NotHeld(why), now),
+                    Phase::Acquiring if awaited => self.failed(now),
+                    Phase::Starting | Phase::Working | Phase::Releasing if attempt > self.granted_attempt => {
+                        if let Some(holder) = &mut self.holder {
+                            holder.expire();
+                        }
+                        let loss = match reason {
+                            Rejection::Vacant => Loss::Vacated,
+                            Rejection::Expired => Loss::Expired,
+                            _ => Loss::Taken,
+                        };
+                        self.lose(loss, now);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Another holds the resource. Whatever an unanswered acquire brought is over, too.
+    fn met_another(&mut self, remaining: Duration, now: Duration) {
+        self.unanswered = false;
+        self.occupied = true;
+        self.failures = 0;
+        if self.options.wait == Wait::No {
+            return self.give_up(NotHeld::Occupied);
+        }
+        // The store says when the lease ends if nothing happens; asking sooner than its clock can tell is wasted.
+        let pause = remaining.saturating_add(LEAST_ATTEMPT).clamp(ACQUIRE_SPACING, LONGEST_WAIT);
+        self.next_try = now.saturating_add(pause);
+    }
+
+    fn work_finished(&mut self, now: Duration) {
+        if self.stop_deadline().is_some() {
+            self.phase = Phase::Releasing;
+            self.in_flight = None;
+            self.next_try = now;
+            self.failures = 0;
+        } else {
+            self.finish(Outcome::Lost(self.loss.unwrap_or(Loss::Expired)), now);
+        }
+    }
+
+    /// The lease is gone for good.
+    fn lose(&mut self, loss: Loss, now: Duration) {
+        match self.phase {
+            Phase::Starting | Phase::Working => {
+                if let Some(holder) = &mut self.holder {
+                    holder.expire();
+                }
+                self.in_flight = None;
+                self.loss.get_or_insert(loss);
+                if self.phase == Phase::Starting {
+                    // No work was begun, so there is none to stop.
+                    self.finish(Outcome::Lost(loss), now);
+                }
+            }
+            Phase::Releasing => self.finish(Outcome::Lost(self.loss.unwrap_or(loss)), now),
+            Phase::Acquiring | Phase::Withdrawing(_) | Phase::Done(_) => {}
+        }
+    }
+
+    /// Nothing is held, and nothing more is asked for.
+    fn give_up(&mut self, why: NotHeld) {
+        self.unanswered |= self.in_flight.is_some();
+        self.in_flight = None;
+        self.phase =
+            if self.unanswered { Phase::Withdrawing(why) } else { Phase::Done(Outcome::NotHeld(why)) };
+    }
+
+    fn finish(&mut self, outcome: Outcome, now: Duration) {
+        self.in_flight = None;
+        let outcome = match (outcome, self.loss) {
+            (Outcome::Stood | Outcome::Unconfirmed, Some(loss)) => Outcome::Lost(loss),
+            (outcome, _) => outcome,
+        };
+        if self.options.retake && matches!(outcome, Outcome::Lost(_)) && self.stop.is_none() {
+            self.phase = Phase::Acquiring;
+            (self.stop_told, self.loss, self.loss_told) = (false, None, false);
+            self.start_waiting(now);
+            self.failed(now);
+        } else {
+            self.phase = Phase::Done(outcome);
+        }
+    }
+
+    fn start_waiting(&mut self, now: Duration) {
+        self.occupied = false;
+        self.unanswered = false;
+        self.failures = 0;
+        self.next_try = now;
+        self.give_up_at = match self.options.wait {
+            Wait::No => now.saturating_add(self.options.first_term),
+            Wait::Until(until) => until,
+            Wait::Forever => Duration::MAX,
+        };
+    }
+
+    /// Whether this answers the request in flight, which it then no longer is.
+    fn landed(&mut self, attempt: u64) -> bool {
+        let awaited = self.in_flight.is_some_and(|flight| flight.attempt == attempt);
+        if awaited {
+            self.in_flight = None;
+        }
+        awaited
+    }
+
+    fn take_off(&mut self, limit: Duration) -> u64 {
+        self.attempts = self.attempts.saturating_add(1);
+        self.in_flight = Some(Flight { attempt: self.attempts, limit });
+        self.attempts
+    }
+
+    fn confirmed(&mut self) {
+        self.failures = 0;
+        self.next_try = Duration::ZERO;
+        self.warned = false;
+        self.short_first_term &= self.phase == Phase::Starting;
+    }
+
+    fn went_unanswered(&mut self, now: Duration) {
+        match self.phase {
+            Phase::Acquiring => {
+                self.unanswered = true;
+                self.occupied = false;
+                self.failed(now);
+            }
+            Phase::Withdrawing(why) => self.finish(Outcome::NotHeld(why), now),
+            _ => self.failed(now),
+        }
+    }
+
+    /// Schedules the next attempt: a random part of a pause that doubles, and at most a quarter of the time left.
+    fn failed(&mut self, now: Duration) {
+        if let Phase::Withdrawing(why) = self.phase {
+            return self.finish(Outcome::NotHeld(why), now);
+        }
+        let doubled = 2_u32.checked_pow(self.failures).and_then(|factor| FIRST_PAUSE.checked_mul(factor));
+        self.failures = self.failures.saturating_add(1);
+        let mut pause = doubled.unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+        if let Some(holder) = &self.holder {
+            if let (Some(deadline), Some(warning)) = (holder.stop_deadline(), holder.warning_deadline()) {
+                pause = pause.min(quarter(self.retry_until(deadline, warning).saturating_sub(now)));
+            }
+        }
+        self.next_try = now.saturating_add(self.random_part_of(pause));
+    }
+
+    /// When work has to be told to stop for want of a confirmation.
+    fn stop_at(&self, deadline: Duration, warning: Duration) -> Duration {
+        deadline.saturating_sub(self.options.stop_lead).max(warning).min(deadline)
+    }
+
+    /// Attempts are spread over the time until work has to stop; once it was told to, until the deadline.
+    fn retry_until(&self, deadline: Duration, warning: Duration) -> Duration {
+        if self.phase == Phase::Working && self.loss.is_none() {
+            self.stop_at(deadline, warning)
+        } else {
+            deadline
+        }
+    }
+
+    /// Until when one attempt is waited for, with this much time left.
+    fn limit(&self, now: Duration, left: Duration) -> Duration {
+        now.saturating_add(quarter(left).max(LEAST_ATTEMPT))
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). It spreads retries,
+    /// nothing else.
+    fn random_part_of(&mut self, whole: Duration) -> Duration {
+        self.jitter = self.jitter.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.jitter;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^= bits >> 31;
+        let whole = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+        let part = u128::from(bits).saturating_mul(u128::from(whole)) >> 64;
+        Duration::from_nanos(u64::try_from(part).unwrap_or(whole))
+    }
+
+    fn check(&self, now: Duration) {
+        debug_assert_eq!(invariants::broken(self, now), None);
+    }
+}
+
+fn quarter(time: Duration) -> Duration {
+    time.checked_div(4).unwrap_or_default()
+}
+
+/// Takes the drift allowance off a granted term: the store's clock may outrun ours by that much.
+fn less_drift(ttl: Duration) -> Duration {
+    let allowance = ttl.checked_div(1000).unwrap_or_default().max(Duration::from_millis(1));
+    ttl.saturating_sub(allowance)
+}
