@@ -46,17 +46,11 @@ impl Cadence {
         if term >= self.ttl {
             return self;
         }
-        let scale = |part: Duration| {
-            let scaled = match part.as_nanos().checked_mul(term.as_nanos()) {
-                Some(product) => product.checked_div(self.ttl.as_nanos()),
-                // Terms of centuries: precise to some nanoseconds instead of exact.
-                None => {
-                    part.as_nanos().checked_div(self.ttl.as_nanos().checked_div(term.as_nanos()).unwrap_or(1))
-                }
-            };
-            from_nanos(scaled.unwrap_or(0)).min(term)
-        };
-        Self { ttl: term, renew_every: scale(self.renew_every), warn_before: scale(self.warn_before) }
+        Self {
+            ttl: term,
+            renew_every: scale(self.renew_every, term, self.ttl),
+            warn_before: scale(self.warn_before, term, self.ttl),
+        }
     }
 }
 
@@ -76,7 +70,8 @@ pub enum HolderState {
     Fenced,
 }
 
-/// Tells its holder, on the holder's own clock, whether it may still act.
+/// Tells its holder, on the holder's own clock, whether it may still act. That clock must not go backwards, and must
+/// count the time that the machine sleeps.
 ///
 /// - **Questions**, each answered as the clock has it: [`state_at`](Self::state_at), [`may_act`](Self::may_act),
 ///   [`at_risk`](Self::at_risk), [`renewal_due`](Self::renewal_due), and the deadlines
@@ -94,7 +89,7 @@ pub enum HolderState {
 /// is granted; a bare `Holder` does not. A forward step of the store's clock ends leases early: then the fence orders
 /// the writes.
 ///
-/// A deadline that lies beyond [`Duration::MAX`] is never reached.
+/// A deadline that would lie beyond [`Duration::MAX`] is `Duration::MAX`: the holder stops there, early rather than late.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Holder {
     token: FencingToken,
@@ -117,7 +112,8 @@ impl Holder {
     /// A first grant as a runtime sees it: asked for at `sent`, granted for `granted_ttl`, answered at `now`.
     ///
     /// It counts for the shorter of what was asked and what was granted, and is `Expired` from the start where `now`
-    /// has reached the deadline already. Where less was granted, renewal and warning come proportionally earlier.
+    /// has reached the deadline already. Where less was granted, renewal and warning come proportionally earlier. A
+    /// `sent` after `now` is a mistake, and counts as `now`.
     #[must_use]
     pub fn granted(
         token: FencingToken,
@@ -126,7 +122,7 @@ impl Holder {
         now: Duration,
         cadence: Cadence,
     ) -> Self {
-        let mut holder = Self::new(token, sent, cadence);
+        let mut holder = Self::new(token, sent.min(now), cadence);
         holder.term = cadence.for_term(granted_ttl);
         holder.settle(now);
         holder
@@ -167,14 +163,11 @@ impl Holder {
 
     /// Whether a renewal should be sent: from `confirmed_at + renew_every` on, and whenever one is outstanding.
     ///
-    /// Early: an idle renewal. Late: the stop deadline comes nearer. Never once `Expired` or `Fenced`.
+    /// Early: an idle renewal. Late: the stop deadline comes nearer. Never from the stop deadline on, where it would
+    /// come too late, nor once `Expired` or `Fenced`.
     #[must_use]
     pub fn renewal_due(&self, now: Duration) -> bool {
-        match self.state {
-            HolderState::Expired | HolderState::Fenced => false,
-            HolderState::Unconfirmed | HolderState::AtRisk => true,
-            HolderState::Confirmed => now >= self.renewal_deadline(),
-        }
+        self.may_act(now) && (self.state != HolderState::Confirmed || now >= self.renewal_deadline())
     }
 
     /// When the next renewal falls due; `None` once `Expired` or `Fenced`.
@@ -211,7 +204,8 @@ impl Holder {
     /// An answer, as a runtime sees it: the renewal was sent at `sent`, granted for `granted_ttl`, answered at `now`.
     ///
     /// False, and `Expired`, where `now` has reached the deadline held until then, or the new one: a late answer
-    /// revives nobody. An older token is a stale reply: false, and nothing changes.
+    /// revives nobody. An older token is a stale reply: false, and nothing else changes. A `sent` after `now` is a
+    /// mistake, and counts as `now`.
     #[must_use]
     pub fn confirm_at(
         &mut self,
@@ -223,7 +217,7 @@ impl Holder {
         if !self.settle(now) || token < self.token {
             return false;
         }
-        self.count_from(token, sent, granted_ttl);
+        self.count_from(token, sent.min(now), granted_ttl);
         self.settle(now)
     }
 
@@ -237,10 +231,11 @@ impl Holder {
         Some(self.confirmed_at.saturating_add(lead))
     }
 
-    /// Whether the warning deadline has passed. False once `Expired` or `Fenced`.
+    /// Whether `now` lies between the warning deadline and the stop deadline. False from then on, when there is nothing
+    /// left to risk, and once `Expired` or `Fenced`.
     #[must_use]
     pub fn at_risk(&self, now: Duration) -> bool {
-        self.warning_deadline().is_some_and(|deadline| now >= deadline)
+        self.may_act(now) && self.warning_deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// The first instant at which the holder must not act any more: `confirmed_at + ttl`. `None` once `Expired` or
@@ -296,7 +291,7 @@ impl Holder {
         if self.state_at(now) == HolderState::Expired {
             self.state = HolderState::Expired;
         }
-        if !self.reacquire(token, sent) {
+        if !self.reacquire(token, sent.min(now)) {
             return false;
         }
         self.term = self.cadence.for_term(granted_ttl);
@@ -329,6 +324,9 @@ impl Holder {
     }
 
     /// Counts a confirmed term from `at`. A reply that was overtaken by a later one moves nothing backwards.
+    ///
+    /// Nor does a newer token whose request was sent before the last confirmed renewal: it can only have been granted
+    /// after that renewal was decided, since it put an end to the token that was renewed.
     fn count_from(&mut self, token: FencingToken, at: Duration, granted_ttl: Duration) {
         if at >= self.confirmed_at || token > self.token {
             self.confirmed_at = self.confirmed_at.max(at);
@@ -337,6 +335,20 @@ impl Holder {
         self.token = token;
         self.state = HolderState::Confirmed;
     }
+}
+
+/// `part * term / ttl`, rounded down, for a `part` and a `term` shorter than `ttl`: shorter than `term`, too.
+fn scale(part: Duration, term: Duration, ttl: Duration) -> Duration {
+    let (part, term, ttl) = (part.as_nanos(), term.as_nanos(), ttl.as_nanos());
+    let scaled = match part.checked_mul(term) {
+        Some(product) => product.checked_div(ttl),
+        // Centuries, whose product is out of range (a `Duration` has less than 2^94 nanoseconds): the ratio to 32
+        // binary places is near enough.
+        None => {
+            (term << 32).checked_div(ttl).and_then(|ratio| part.checked_mul(ratio)).map(|wide| wide >> 32)
+        }
+    };
+    from_nanos(scaled.unwrap_or(0))
 }
 
 fn from_nanos(nanos: u128) -> Duration {
