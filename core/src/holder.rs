@@ -351,7 +351,7 @@ fn scale(part: Duration, term: Duration, ttl: Duration) -> Duration {
     from_nanos(scaled.unwrap_or(0))
 }
 
-fn from_nanos(nanos: u128) -> Duration {
+pub(crate) fn from_nanos(nanos: u128) -> Duration {
     const PER_SEC: u128 = 1_000_000_000;
     let secs = nanos.checked_div(PER_SEC).and_then(|secs| u64::try_from(secs).ok());
     let subsec = nanos.checked_rem(PER_SEC).and_then(|subsec| u32::try_from(subsec).ok());

@@ -289,7 +289,7 @@ impl Keeper {
             self.stop_told = true;
             return Command::StopWork { reason };
         }
-        let Some(holder) = &mut self.holder else { return Command::WaitUntil(Duration::MAX) };
+        let Some(holder) = &self.holder else { return Command::WaitUntil(Duration::MAX) };
         let (Some(deadline), Some(warning), Some(renewal)) =
             (holder.stop_deadline(), holder.warning_deadline(), holder.renewal_at())
         else {
@@ -299,9 +299,13 @@ impl Keeper {
             self.warned = true;
             return Command::Warn;
         }
-        let renewal = if self.short_first_term { now } else { renewal }.max(self.next_try);
-        if self.in_flight.is_none() && now >= renewal && holder.refresh(now) {
-            let (token, ttl) = (holder.token(), self.options.cadence.ttl());
+        let (token, confirmed_at) = (holder.token(), holder.confirmed_at());
+        // A first term that was short is renewed for all of the ttl at once.
+        let due = if self.short_first_term { confirmed_at } else { renewal }.max(self.next_try);
+        let renewal = self.on_tick(due, deadline, warning);
+        let renews = self.in_flight.is_none() && now >= renewal;
+        if renews && self.holder.as_mut().is_some_and(|holder| holder.refresh(now)) {
+            let ttl = self.options.cadence.ttl();
             let limit = self.limit(now, self.retry_until(deadline, warning).saturating_sub(now));
             let attempt = self.take_off(limit);
             return Command::Renew { attempt, token, ttl, limit };

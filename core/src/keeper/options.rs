@@ -24,6 +24,7 @@ pub struct KeeperOptions {
     pub(super) wait: Wait,
     pub(super) max_hold: Option<Duration>,
     pub(super) retake: bool,
+    pub(super) tick: Duration,
 }
 
 impl KeeperOptions {
@@ -41,6 +42,7 @@ impl KeeperOptions {
             wait: Wait::No,
             max_hold: None,
             retake: false,
+            tick: Duration::ZERO,
         }
     }
 
@@ -70,6 +72,16 @@ impl KeeperOptions {
     #[must_use]
     pub const fn with_retake(mut self, retake: bool) -> Self {
         self.retake = retake;
+        self
+    }
+
+    /// For a runtime with many leases: renewals are put off to the next multiple of `tick` on the keeper's clock, so
+    /// that those which fall due at about the same time are sent together. Where a sixteenth of the time until the
+    /// warning (after it, until the work has to stop) is less than `tick`, half of it is taken, or a quarter, and so
+    /// on: all these multiples meet. Zero, the default, puts nothing off.
+    #[must_use]
+    pub const fn with_tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
         self
     }
 }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::{Flight, Keeper, Outcome, Phase, Wait};
+use crate::holder::from_nanos;
 
 /// Without a word from the store, a waiting keeper asks again after this long.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -16,6 +17,10 @@ pub(super) const ACQUIRE_SPACING: Duration = Duration::from_millis(10);
 pub(super) const WITHDRAW_LIMIT: Duration = Duration::from_secs(1);
 /// The least time for one attempt, so that quarters of what is left do not become too small to be answered.
 pub(super) const LEAST_ATTEMPT: Duration = Duration::from_millis(1);
+/// A renewal is put off by at most this part of the time in which it has to succeed.
+const SLACK_PARTS: u32 = 16;
+/// Finer ticks would bring no two renewals together.
+const LEAST_TICK: Duration = Duration::from_millis(1);
 
 impl Keeper {
     pub(super) fn start_waiting(&mut self, now: Duration) {
@@ -92,6 +97,21 @@ impl Keeper {
         } else {
             deadline
         }
+    }
+
+    /// When a renewal that falls due at `due` is sent: with others, at the next tick.
+    pub(super) fn on_tick(&self, due: Duration, deadline: Duration, warning: Duration) -> Duration {
+        let stop = self.retry_until(deadline, warning);
+        let needed = if due < warning { warning.min(stop) } else { stop };
+        let slack = needed.saturating_sub(due).checked_div(SLACK_PARTS).unwrap_or_default();
+        let mut tick = self.options.tick;
+        while tick > slack {
+            tick = tick.checked_div(2).unwrap_or_default();
+        }
+        if tick < LEAST_TICK {
+            return due;
+        }
+        due.as_nanos().checked_next_multiple_of(tick.as_nanos()).map_or(due, from_nanos)
     }
 
     /// Until when one attempt is waited for, with this much time left.
