@@ -18,7 +18,7 @@ fn renewals(options: KeeperOptions, at: Duration) -> Vec<Duration> {
     while keeper.outcome().is_none() {
         match keeper.poll(now) {
             Some(Command::Acquire { attempt, ttl, .. }) => {
-                let token = FencingToken::new(1).unwrap();
+                let token = FencingToken::new(1).expect("not zero");
                 keeper.handle(Event::Granted { attempt, token, ttl, sent: now }, now);
             }
             Some(Command::Renew { .. }) => sent.push(now),
@@ -32,7 +32,7 @@ fn renewals(options: KeeperOptions, at: Duration) -> Vec<Duration> {
 }
 
 fn options(ttl: Duration) -> KeeperOptions {
-    KeeperOptions::new(Cadence::new(ttl, ttl / 3, ttl / 3).unwrap())
+    KeeperOptions::new(Cadence::new(ttl, ttl / 3, ttl / 3).expect("thirds"))
 }
 
 #[test]
