@@ -28,6 +28,7 @@ mod clock;
 mod decide;
 mod duration;
 mod epoch;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod error;
 mod finding;
 mod name;
@@ -39,6 +40,7 @@ mod slot;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod url;
 
 pub use answer::{

@@ -1,5 +1,6 @@
 //! What the tests of a store's files share.
-#![allow(dead_code, unreachable_pub)] // each test file uses its own part
+// Each test file uses its own part; helpers outside a #[test] function are tests all the same.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
