@@ -1,0 +1,70 @@
+//! What malformed input raises. Each message names the argument and says what was expected and what was found.
+
+use core::fmt::Display;
+
+use lease_machines::CheckpointError;
+use magnus::{Error, ExceptionClass, RModule, Ruby, Value, kwargs, prelude::*};
+
+/// `TypeError`: another kind of thing altogether. Its class is named and not its value, since asking a foreign object
+/// to describe itself can do anything.
+#[cold]
+pub(crate) fn wrong_type(ruby: &Ruby, name: &str, expected: &str, found: Value) -> Error {
+    let found = if found.is_nil() { "nil".to_owned() } else { found.class().to_string() };
+    Error::new(ruby.exception_type_error(), format!("{name} must be {expected}, not {found}"))
+}
+
+/// `RangeError`: a number that the core cannot hold.
+#[cold]
+pub(crate) fn range(ruby: &Ruby, message: String) -> Error {
+    Error::new(ruby.exception_range_error(), message)
+}
+
+/// `ArgumentError`: a number that makes no sense here.
+#[cold]
+pub(crate) fn argument(ruby: &Ruby, message: String) -> Error {
+    Error::new(ruby.exception_arg_error(), message)
+}
+
+/// `FrozenError`, with the object as its receiver, as Ruby's own has it.
+#[cold]
+pub(crate) fn frozen(ruby: &Ruby, found: Value) -> Error {
+    let message = format!("can't modify frozen {}", found.class());
+    match ruby.exception_frozen_error().new_instance((message, kwargs!(ruby, "receiver" => found))) {
+        Ok(exception) => exception.into(),
+        Err(error) => error,
+    }
+}
+
+/// `LeaseMachines::InvalidCheckpoint`, with what was found wrong as its `kind`.
+#[cold]
+pub(crate) fn invalid_checkpoint(ruby: &Ruby, error: CheckpointError) -> Error {
+    let kind = match error {
+        CheckpointError::Length { .. } => "length",
+        CheckpointError::Magic { .. } => "magic",
+        CheckpointError::Version { .. } => "version",
+        CheckpointError::Checksum { .. } => "checksum",
+        _ => "impossible",
+    };
+    let raised = ruby
+        .class_object()
+        .const_get::<_, RModule>("LeaseMachines")
+        .and_then(|module| module.const_get::<_, ExceptionClass>("InvalidCheckpoint"))
+        .and_then(|class| {
+            class.new_instance((error.to_string(), kwargs!(ruby, "kind" => ruby.to_symbol(kind))))
+        });
+    match raised {
+        Ok(exception) => exception.into(),
+        Err(error) => error,
+    }
+}
+
+/// A number in a message, cut where it goes on for ever: an Integer of Ruby's can have a million digits.
+pub(crate) fn shortened(number: impl Display) -> String {
+    const ENOUGH: usize = 40;
+    let mut digits = number.to_string();
+    if digits.len() > ENOUGH && digits.is_char_boundary(ENOUGH) {
+        digits.truncate(ENOUGH);
+        digits.push_str("...");
+    }
+    digits
+}
