@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+# The gem that is published has the sources of the crates it is built from. It is put together in a folder of its own, so
+# that the repository never has them twice.
+
+require "English"
+require "json"
+require "tmpdir"
+
+STAGE = "tmp/package"
+GEM_FILE = "pkg/lease_machines-#{GEMSPEC.version}.gem".freeze
+NATIVE = "#{STAGE}/#{File.dirname(GEMSPEC.extensions.first)}".freeze
+
+desc "Copy what the gem is made of, with its crates, to #{STAGE}"
+task :vendor do
+  rm_rf STAGE, verbose: false
+  files = ["lease_machines.gemspec", *GEMSPEC.files]
+  files.each do |file|
+    mkdir_p File.dirname("#{STAGE}/#{file}"), verbose: false
+    cp file, "#{STAGE}/#{file}", verbose: false
+  end
+  crates = carried_crates
+  crates.each { |crate| copy_crate(crate) }
+  write_workspace(crates)
+end
+
+desc "Build the gem, sources and all, to pkg/"
+task package: :vendor do
+  mkdir_p "pkg", verbose: false
+  # In a process of its own: the gemspec that is loaded here has listed the files before they were copied.
+  sh RbConfig.ruby, "-S", "gem", "build", "--strict", "--output", File.expand_path(GEM_FILE), "lease_machines.gemspec",
+     chdir: STAGE
+end
+
+desc "Install the built gem into an empty home, and run a smoke test from another folder"
+task verify: :package do
+  Dir.mktmpdir("lease_machines") do |empty|
+    home = File.join(empty, "home")
+    elsewhere = File.join(empty, "elsewhere")
+    mkdir_p [home, elsewhere], verbose: false
+    # Nothing of this checkout may help: neither its folder nor what the environment says of it.
+    clean = { "GEM_HOME" => home, "GEM_PATH" => nil, "RUBYLIB" => nil, "RUBYOPT" => nil, "BUNDLE_GEMFILE" => nil,
+              "CARGO_TARGET_DIR" => nil, "RB_SYS_CARGO_MANIFEST_DIR" => nil, "RB_SYS_CARGO_TARGET_DIR" => nil }
+    sh clean, RbConfig.ruby, "-S", "gem", "install", "--local", "--no-document", File.expand_path(GEM_FILE),
+       chdir: elsewhere
+    cp "test/package/smoke.rb", elsewhere, verbose: false
+    sh clean, RbConfig.ruby, "-w", "smoke.rb", home, GEMSPEC.version.to_s, chdir: elsewhere
+  end
+end
+
+CLEAN.include(STAGE)
+CLOBBER.include("pkg")
+
+# The crates of this workspace that the native half is built from: itself, and what it depends on by path.
+def carried_crates
+  metadata = JSON.parse(cargo("metadata", "--format-version", "1", "--locked", "--no-deps", chdir: ROOT))
+  by_folder = metadata.fetch("packages").to_h { |crate| [File.dirname(crate.fetch("manifest_path")), crate] }
+  carried = [by_folder.fetch(File.join(ROOT, "ffi"))]
+  carried.each do |crate|
+    crate.fetch("dependencies").each do |dependency|
+      found = dependency["path"] && dependency["kind"].nil? && by_folder.fetch(dependency["path"])
+      carried << found if found && !carried.include?(found)
+    end
+  end
+  carried.map { |crate| File.dirname(crate.fetch("manifest_path")).delete_prefix("#{ROOT}/") }.sort
+end
+
+def copy_crate(crate)
+  FileList["#{crate}/{src/**/*,*}.{rs,toml,md}"].each do |file|
+    mkdir_p File.dirname("#{NATIVE}/#{file}"), verbose: false
+    cp file, "#{NATIVE}/#{file}", verbose: false
+  end
+end
+
+# The workspace as it is, with those members alone, and a lock file without what only the others need.
+def write_workspace(crates)
+  manifest = File.read("Cargo.toml")
+  narrowed = manifest.sub(/^members = \[.*?\]/m, "members = #{crates.inspect}")
+  raise "Cargo.toml has no list of members to narrow" if narrowed == manifest
+
+  File.write("#{NATIVE}/Cargo.toml", narrowed)
+  cp "Cargo.lock", NATIVE, verbose: false
+  # Without --locked, Cargo drops from the lock file what nothing asks for, and changes nothing else.
+  cargo("metadata", "--format-version", "1", "--offline", chdir: NATIVE)
+  dropped = File.readlines("Cargo.lock") - File.readlines("#{NATIVE}/Cargo.lock")
+  added = File.readlines("#{NATIVE}/Cargo.lock") - File.readlines("Cargo.lock")
+  raise "the gem's lock file has what the repository's has not: #{added.join}" unless added.empty?
+
+  puts "carrying #{crates.join(" and ")}, #{dropped.grep(/^name/).size} locked crates dropped"
+end
+
+def cargo(*arguments, chdir:)
+  output = IO.popen(["cargo", *arguments, { chdir: chdir }], &:read)
+  raise "cargo #{arguments.join(" ")} failed" unless $CHILD_STATUS.success?
+
+  output
+end

@@ -1,0 +1,21 @@
+# frozen_string_literal: true
+
+require "minitest/test_task"
+
+desc "Run the tests, with warnings as errors"
+Minitest::TestTask.create(:test) do |task|
+  task.libs = %w[. lib test]
+  task.warning = true
+  task.test_globs = ["test/*_test.rb"]
+end
+task test: :compile
+
+# Not those that look at the methods themselves, which the checks wrap, or run in Ractors, where the checks cannot, or under
+# GC.stress, where they take for ever.
+UNCHECKED = %w[documentation frozen gc_stress ractor signature version].freeze
+
+desc "Run the tests with every call checked against sig/"
+task "test:rbs" => :compile do
+  files = Dir["test/*_test.rb"] - UNCHECKED.map { |name| "test/#{name}_test.rb" }
+  ruby("-Ilib", "-Itest", "-r./test/rbs/checked.rb", "-e", "ARGV.each { |file| require File.expand_path(file) }", *files)
+end
