@@ -22,7 +22,7 @@ impl Keeper {
             let holder = Holder::granted(token, sent, less_drift(ttl), now, cadence);
             if holder.may_act(now) {
                 self.holder = Some(holder);
-                self.granted_attempt = attempt;
+                self.deaf_until = attempt;
                 self.phase = Phase::Starting;
                 self.unanswered = false;
                 self.confirmed();
@@ -37,8 +37,10 @@ impl Keeper {
             self.failed(now);
         }
         match self.phase {
-            // A reacquire or a withdrawal is on its way, or will be: it supersedes this grant at the store.
-            Phase::Acquiring | Phase::Withdrawing(_) if !awaited => {}
+            // A reacquire is on its way, or will be: it supersedes this grant at the store. Also where the attempt was
+            // answered before, as not done: then the grant is that of its double.
+            Phase::Acquiring if !awaited => self.unanswered = true,
+            // A withdrawal is on its way, but it may have overtaken the acquire.
             Phase::Acquiring | Phase::Withdrawing(_) | Phase::Done(_) => {
                 if self.holder.as_ref().is_none_or(|holder| holder.token() < token) {
                     self.stray = Some(token);
@@ -60,14 +62,25 @@ impl Keeper {
         now: Duration,
     ) {
         let awaited = self.landed(attempt);
-        if let (Phase::Starting | Phase::Working, Some(holder)) = (self.phase, &mut self.holder) {
-            if holder.token() == token && holder.confirm_at(token, sent, less_drift(ttl), now) {
-                if awaited {
-                    self.confirmed();
+        let Some(holder) = self.holder.as_mut().filter(|holder| holder.token() == token) else { return };
+        match self.phase {
+            Phase::Starting | Phase::Working => {
+                if holder.confirm_at(token, sent, less_drift(ttl), now) {
+                    if awaited {
+                        self.confirmed();
+                    }
+                } else if holder.state_at(now) == HolderState::Expired {
+                    // By the store's word it goes on, by our clock it is over: nobody is to wait for its end.
+                    self.stray = Some(token);
+                    self.lose(Loss::Expired, now);
                 }
-            } else if holder.state_at(now) == HolderState::Expired {
-                self.lose(Loss::Expired, now);
             }
+            Phase::Acquiring | Phase::Done(Outcome::Unconfirmed | Outcome::Lost(_)) => {
+                if holder.state() == HolderState::Expired {
+                    self.stray = Some(token);
+                }
+            }
+            Phase::Releasing | Phase::Withdrawing(_) | Phase::Done(Outcome::Stood | Outcome::NotHeld(_)) => {}
         }
     }
 
@@ -98,7 +111,7 @@ impl Keeper {
                 match self.phase {
                     Phase::Withdrawing(why) if awaited => self.finish(Outcome::NotHeld(why), now),
                     Phase::Acquiring if awaited => self.failed(now),
-                    Phase::Starting | Phase::Working | Phase::Releasing if attempt > self.granted_attempt => {
+                    Phase::Starting | Phase::Working | Phase::Releasing if attempt > self.deaf_until => {
                         if let Some(holder) = &mut self.holder {
                             holder.expire();
                         }
@@ -131,6 +144,7 @@ impl Keeper {
     pub(super) fn work_finished(&mut self, now: Duration) {
         if self.stop_deadline().is_some() {
             self.phase = Phase::Releasing;
+            self.deaf_until = self.attempts;
             self.in_flight = None;
             self.next_try = now;
             self.failures = 0;

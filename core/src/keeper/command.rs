@@ -54,7 +54,7 @@ pub enum Command {
         /// Not waited for beyond this.
         limit: Duration,
     },
-    /// Give back a grant that came too late to be used. Its answer is not waited for.
+    /// Give back a lease whose grant or renewal was answered too late to be used. Its answer is not waited for.
     ReleaseStray {
         /// The token to release.
         token: FencingToken,

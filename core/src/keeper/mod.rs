@@ -60,8 +60,9 @@ pub struct Keeper {
     last_acquire: Duration,
     /// From here on a wait is over.
     give_up_at: Duration,
-    /// The attempt that the current hold was granted under.
-    granted_attempt: u64,
+    /// A rejection of this attempt, or of one before it, says nothing of the lease: it is from before the grant or, once
+    /// the work has finished, of a renewal that the release may have overtaken.
+    deaf_until: u64,
     /// When work has been held for long enough.
     hold_until: Duration,
     /// Less than the ttl was asked for at first: a renewal for all of it is due at once.
@@ -72,7 +73,7 @@ pub struct Keeper {
     stop_told: bool,
     loss: Option<Loss>,
     loss_told: bool,
-    /// A grant that came too late.
+    /// A grant or renewal that came too late, to be given back.
     stray: Option<FencingToken>,
     jitter: u64,
 }
@@ -114,7 +115,7 @@ impl Keeper {
             occupied: false,
             last_acquire: Duration::ZERO,
             give_up_at: Duration::MAX,
-            granted_attempt: 0,
+            deaf_until: 0,
             hold_until: Duration::MAX,
             short_first_term: false,
             warned: false,
@@ -217,10 +218,11 @@ impl Keeper {
                     self.unanswered = true;
                     self.give_up(NotHeld::Stopped);
                 }
-                Phase::Working => {
+                // Also where the work has finished: a release that finds the lease lost is not followed by a retake then.
+                Phase::Working | Phase::Releasing => {
                     self.stop.get_or_insert(StopReason::Requested);
                 }
-                _ => {}
+                Phase::Withdrawing(_) | Phase::Done(_) => {}
             },
             Event::WorkFinished => {
                 if self.phase == Phase::Working {
@@ -234,7 +236,9 @@ impl Keeper {
     /// The next thing to do at `now`; `None` once all is done. Call it until it says to wait.
     pub fn poll(&mut self, now: Duration) -> Option<Command> {
         self.settle(now);
-        let command = match self.stray.take() {
+        // Never before the work that was done under it has finished.
+        let stray = if self.phase == Phase::Working { None } else { self.stray.take() };
+        let command = match stray {
             Some(token) => Some(Command::ReleaseStray { token }),
             None => match self.phase {
                 Phase::Acquiring => self.poll_acquiring(now),

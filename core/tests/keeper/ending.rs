@@ -203,6 +203,50 @@ mod a_release {
     }
 
     #[test]
+    fn that_overtook_a_renewal_is_not_a_loss_for_what_the_store_says_of_the_renewal() {
+        for (reason, _) in GONE {
+            let mut rig = Rig::working(plain());
+            rig.at(DUE);
+            rig.tell(secs(10), Event::WorkFinished);
+            let overtaken = Event::Rejected { attempt: 2, reason, remaining: secs(0) };
+            assert!(matches!(*rig.tell(secs(10), overtaken), [WaitUntil(_)]), "{reason:?}");
+            rig.tell(secs(11), Event::Released { attempt: 3 });
+            assert_eq!(rig.outcome(), Some(Outcome::Stood), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn whose_late_answer_says_that_the_lease_was_gone_is_a_loss() {
+        for (reason, loss) in GONE {
+            let mut rig = releasing();
+            rig.tell(secs(2), Event::NoAnswer { attempt: 2 });
+            rig.until(is_request);
+            let late = Event::Rejected { attempt: 2, reason, remaining: secs(0) };
+            rig.tell(rig.now, late);
+            assert_eq!(rig.outcome(), Some(Outcome::Lost(loss)));
+        }
+    }
+
+    #[test]
+    fn that_was_unconfirmed_is_repeated_where_a_renewal_is_answered_after_all() {
+        let mut rig = Rig::working(plain());
+        rig.at(DUE);
+        rig.tell(secs(10), Event::WorkFinished);
+        rig.at(OVER);
+        assert_eq!(rig.outcome(), Some(Outcome::Unconfirmed));
+        assert_eq!(rig.renew_of(2, OVER, 1, TTL), [ReleaseStray { token: token(1) }]);
+    }
+
+    #[test]
+    fn that_was_answered_is_not_repeated_for_a_late_renewal() {
+        let mut rig = Rig::working(plain());
+        rig.at(DUE);
+        rig.tell(secs(10), Event::WorkFinished);
+        rig.tell(secs(11), Event::Released { attempt: 3 });
+        assert_eq!(rig.renew_of(2, secs(12), 1, TTL), []);
+    }
+
+    #[test]
     fn meets_a_new_epoch_or_a_fence_as_a_loss() {
         for (event, loss) in [(Event::NewEpoch, Loss::NewEpoch), (Event::Fenced, Loss::Fenced)] {
             let mut rig = releasing();

@@ -110,6 +110,56 @@ mod a_loss {
     }
 
     #[test]
+    fn is_given_back_where_the_store_says_later_that_it_goes_on() {
+        // After the work has finished, not while it still ends.
+        let mut rig = Rig::working(plain());
+        rig.at(DUE);
+        rig.at(OVER);
+        assert_eq!(rig.renew_of(2, OVER + secs(1), 1, TTL), [WaitUntil(Duration::MAX)]);
+        assert_eq!(rig.tell(OVER + secs(2), Event::WorkFinished), [ReleaseStray { token: token(1) }]);
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Unreachable)));
+        // And after everything is over.
+        let mut rig = Rig::working(plain());
+        rig.at(DUE);
+        rig.at(OVER);
+        rig.tell(OVER, Event::WorkFinished);
+        assert_eq!(rig.renew_of(2, OVER + secs(1), 1, TTL), [ReleaseStray { token: token(1) }]);
+        assert_eq!(rig.at(OVER + secs(2)), [], "once");
+    }
+
+    #[test]
+    fn is_given_back_before_it_is_taken_again() {
+        let mut rig = Rig::working(waiting().with_retake(true));
+        rig.at(DUE);
+        rig.at(OVER);
+        rig.tell(OVER, Event::WorkFinished);
+        let commands = rig.renew_of(2, OVER, 1, TTL);
+        assert_eq!(commands[0], ReleaseStray { token: token(1) });
+        assert!(matches!(rig.until(is_request).1, Acquire { .. }));
+    }
+
+    #[test]
+    fn before_the_work_began_is_given_back_where_the_store_says_that_it_goes_on() {
+        let long = KeeperOptions::new(Cadence::new(secs(60), secs(20), secs(10)).expect("sound"));
+        let (mut rig, _) = Rig::start(long);
+        rig.keeper.handle(Event::Granted { attempt: 1, token: token(1), ttl: TTL, sent: secs(0) }, secs(1));
+        let late = Event::Renewed { attempt: 9, token: token(1), ttl: TTL, sent: secs(2) };
+        assert_eq!(rig.tell(OVER, late), [ReleaseStray { token: token(1) }]);
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Expired)));
+    }
+
+    #[test]
+    fn is_not_given_back_under_a_token_that_was_never_held() {
+        for loss in [Event::NewEpoch, Event::Fenced] {
+            let mut rig = Rig::working(plain());
+            rig.at(DUE);
+            rig.tell(secs(10), loss);
+            rig.tell(secs(10), Event::WorkFinished);
+            assert_eq!(rig.renew_of(2, secs(11), 2, TTL), [], "another token is none of its business");
+        }
+    }
+
+    #[test]
     fn is_never_taken_again_behind_the_works_back() {
         let mut rig = Rig::working(waiting());
         rig.at(secs(40));
@@ -170,6 +220,15 @@ mod retake {
         rig.tell(secs(2), Event::NewEpoch);
         assert_eq!(rig.tell(secs(3), Event::WorkFinished), []);
         assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::NewEpoch)));
+    }
+
+    #[test]
+    fn does_not_follow_a_stop_that_comes_while_the_lease_is_being_released() {
+        let mut rig = Rig::working(waiting().with_retake(true));
+        rig.tell(secs(1), Event::WorkFinished);
+        rig.tell(secs(2), Event::StopRequested);
+        assert_eq!(rig.reject(secs(3), Vacant), []);
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Vacated)));
     }
 
     #[test]

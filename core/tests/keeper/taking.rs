@@ -281,6 +281,24 @@ mod a_late_grant {
     }
 
     #[test]
+    fn of_an_attempt_that_was_answered_not_done_is_got_past_by_a_reacquire() {
+        // The request was doubled on the way: one copy was not done, the other one is granted.
+        let (mut rig, _) = Rig::start(waiting());
+        rig.tell(secs(1), Event::NotDone { attempt: 1 });
+        rig.grant_of(1, secs(1), 1, TTL);
+        assert!(matches!(rig.until(is_request).1, Reacquire { attempt: 2, .. }));
+    }
+
+    #[test]
+    fn that_was_overtaken_by_the_withdrawal_is_given_back() {
+        let (mut rig, _) = Rig::start(waiting());
+        rig.tell(secs(1), Event::StopRequested);
+        assert_eq!(rig.grant_of(1, secs(1), 1, TTL)[0], ReleaseStray { token: token(1) });
+        rig.tell(secs(1), Event::Released { attempt: 2 });
+        assert_eq!(rig.outcome(), Some(Outcome::NotHeld(NotHeld::Stopped)));
+    }
+
+    #[test]
     fn of_an_older_token_than_the_one_held_is_superseded_and_left_alone() {
         let (mut rig, _) = Rig::start(plain());
         rig.tell(secs(1), Event::NoAnswer { attempt: 1 });
