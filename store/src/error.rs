@@ -113,6 +113,16 @@ impl StoreError {
         self
     }
 
+    /// The same for another request that met the same end. What caused it is in the message.
+    pub(crate) fn repeat(&self) -> Self {
+        Self(Box::new(Inner {
+            kind: self.0.kind,
+            undecided: self.0.undecided,
+            message: self.0.message.clone(),
+            source: None,
+        }))
+    }
+
     /// What went wrong.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -21,21 +21,43 @@
 
 mod answer;
 mod capabilities;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+mod check;
+mod clock;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, unused_imports))]
+mod decide;
+mod duration;
 mod epoch;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod error;
+mod finding;
 mod name;
+mod open;
 mod owner;
 mod request;
+#[cfg(feature = "sqlite")]
+mod slot;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+mod url;
 
 pub use answer::{
     Acquired, End, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Pruned, Rejected, Released,
     Renewed, Vacated, VacatedHow,
 };
 pub use capabilities::Capabilities;
+pub use clock::Clock;
+pub use duration::{DurationError, parse_duration};
 pub use epoch::{Epoch, EpochError};
 pub use error::{ErrorKind, StoreError, Undecided};
+pub use finding::{Finding, Severity};
 pub use name::{NameError, ResourceName};
+pub use open::{Migration, migrate, migration_sql, open};
 pub use owner::fresh_owner;
-pub use request::{Claim, Ending, LeaseRef, WorkResult};
+pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use store::{Answer, Revoked, Store};
+pub use url::StoreUrl;

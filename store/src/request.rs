@@ -133,6 +133,42 @@ impl Ending {
     }
 }
 
+/// A request for a new epoch, for [`Store::open_epoch`](crate::Store::open_epoch).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Opening {
+    /// The epoch that is to end. Where the store is in another one by now, nothing happens: of twenty callers, one
+    /// opens an epoch.
+    pub instead_of: Epoch,
+    /// Nobody acts under a lease of the old epoch any more: they end now, and grants begin at once. Otherwise they
+    /// run out unrenewed, and nothing is granted before `max_ttl` has passed, since some may be missing here.
+    pub old_holders_are_dead: bool,
+    /// A token that a fence has seen: the new epoch's are above it.
+    pub above: Option<FencingToken>,
+}
+
+impl Opening {
+    /// Ends this epoch, and waits for the leases of it.
+    #[must_use]
+    pub const fn new(instead_of: Epoch) -> Self {
+        Self { instead_of, old_holders_are_dead: false, above: None }
+    }
+
+    /// The same, on an operator's word that no old holder acts any more.
+    #[must_use]
+    pub const fn with_dead_holders(mut self) -> Self {
+        self.old_holders_are_dead = true;
+        self
+    }
+
+    /// The same, with tokens above one that a fence has seen.
+    #[must_use]
+    pub const fn with_tokens_above(mut self, token: Option<FencingToken>) -> Self {
+        self.above = token;
+        self
+    }
+}
+
 /// What became of the work under a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]

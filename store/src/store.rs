@@ -7,8 +7,8 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId};
 
 use crate::{
-    Acquired, Capabilities, Claim, Ending, Epoch, HistoryEntry, Inspection, LeaseRef, Pruned, Released,
-    Renewed, ResourceName, StoreError,
+    Acquired, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection, LeaseRef,
+    Opening, Pruned, Released, Renewed, ResourceName, StoreError,
 };
 
 /// The future of a store's answer: boxed and `Send`, so that a store can be chosen at run time.
@@ -81,6 +81,20 @@ pub trait Store: Send + Sync {
 
     /// Returns when the resource may be free, or `limit` has passed: a hint to ask again, never a promise.
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()>;
+
+    /// Opens a new epoch in place of the current one, and returns the epoch that the store is in afterwards. Every
+    /// lease of the old epoch is lost: its holders hear of the new one with their next request.
+    ///
+    /// For an operator who has put a backup back, or knows of another loss that the store cannot see.
+    fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
+        let message = format!("this store opens no epochs: it is in {} for good", opening.instead_of);
+        Box::pin(async move { Err(StoreError::new(ErrorKind::Unsupported, message)) })
+    }
+
+    /// Looks for what weakens the store's promises here and now. The worst comes first.
+    fn doctor(&self) -> Answer<'_, Vec<Finding>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 }
 
 /// The answer to [`Store::revoke`].

@@ -1,0 +1,37 @@
+//! The decisions of the stores that live in the process: the core itself, on one version of a resource's row.
+//!
+//! Nothing here reads a clock, a database or a lock. A store loads a [`Row`], calls one of these functions, and carries
+//! out the [`Effects`] in the same transaction.
+
+mod acquire;
+mod renew;
+mod row;
+mod vacate;
+
+pub(crate) use acquire::{Known, acquire};
+pub(crate) use renew::renew;
+pub(crate) use row::{At, Closing, Effects, Held, MAX_TOKEN, Opened, Row, Standing, Write, micros};
+pub(crate) use vacate::{release, revoke, withdraw};
+
+use crate::{Epoch, StoreError};
+
+/// The answer to one request, and what has to be written before it may be given.
+pub(crate) struct Decided<T> {
+    pub(crate) answer: Result<T, StoreError>,
+    pub(crate) effects: Effects,
+}
+
+impl<T> Decided<T> {
+    /// An answer that changes nothing.
+    fn only(answer: Result<T, StoreError>) -> Self {
+        Self { answer, effects: Effects::default() }
+    }
+}
+
+/// A request that believes in another epoch than the store's changes nothing.
+fn same_epoch(believed: Option<Epoch>, standing: &Standing) -> Result<(), StoreError> {
+    match believed {
+        Some(believed) if believed != standing.epoch => Err(StoreError::new_epoch(believed, standing.epoch)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,223 @@
+//! What a store keeps of one resource, and what a decision does to it.
+
+use std::time::{Duration, SystemTime};
+
+use lease_machines::{Checkpoint, ClockPolicy, FencingToken, Lease, LeaseAuthority, OwnerId};
+
+use crate::{
+    End, Epoch, ErrorKind, HoldOutcome, Inspection, Occupant, Rejected, ResourceName, StoreError, Vacated,
+    VacatedHow, WorkResult,
+};
+
+/// The last token: the greatest number that every engine's signed 64-bit integer holds.
+pub(crate) const MAX_TOKEN: u64 = i64::MAX as u64;
+
+/// A resource: the core's checkpoint, and what a store keeps beside it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Row {
+    /// `None` before the first grant.
+    pub(crate) last_issued: Option<FencingToken>,
+    /// When the last committed decision was made.
+    pub(crate) observed: Duration,
+    /// The current lease, which may be over.
+    pub(crate) lease: Option<Held>,
+    /// Whom the last grant went to, and in which attempt; kept when the lease is gone, to know an echo by.
+    pub(crate) asker: Option<(OwnerId, u64)>,
+    /// Kept while the next one holds the resource, to know a repeated release by.
+    pub(crate) vacated: Option<Vacated>,
+}
+
+/// A lease as a store keeps it.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) owner: OwnerId,
+    pub(crate) token: FencingToken,
+    pub(crate) granted_at: Duration,
+    pub(crate) expires_at: Duration,
+    /// What was granted last. After a restart of the clock a live lease gets all of it again.
+    pub(crate) ttl: Duration,
+    pub(crate) epoch: Epoch,
+    /// The work has ended; only an `at_least` holds the resource back.
+    pub(crate) retained: bool,
+    pub(crate) label: Option<String>,
+    pub(crate) identity: Option<String>,
+}
+
+/// What holds for all resources of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) epoch: Epoch,
+    /// No token at or below this is issued any more.
+    pub(crate) floor: u64,
+    /// Before this instant nothing is granted: leases of a lost history may still be held.
+    pub(crate) grants_from: Duration,
+}
+
+/// When a request is decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    /// By the store's clock, read after the lock.
+    pub(crate) now: Duration,
+    /// For people, and for first tokens.
+    pub(crate) wall: SystemTime,
+}
+
+/// What has to be written together with an answer.
+#[derive(Default, Debug)]
+pub(crate) struct Effects {
+    pub(crate) write: Write,
+    /// A hold of the history that ends.
+    pub(crate) closed: Option<Closing>,
+    /// A hold of the history that begins; the row's lease has the rest.
+    pub(crate) opened: Option<Opened>,
+    /// The lease of the row was renewed.
+    pub(crate) renewed: bool,
+    /// Work that ended well.
+    pub(crate) good: Option<End>,
+    /// No request of this owner is to be granted any more.
+    pub(crate) burn: Option<OwnerId>,
+    /// The caller knows a token of this epoch that was never issued here: history was lost.
+    pub(crate) rewound: Option<FencingToken>,
+}
+
+/// How much of a row changes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Write {
+    #[default]
+    Nothing,
+    /// Deadline, ttl and observation.
+    Renewal,
+    /// The observation alone.
+    Observation,
+    Whole,
+}
+
+/// A hold that ends.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    pub(crate) token: FencingToken,
+    pub(crate) outcome: HoldOutcome,
+    /// `None` where it ended at its own deadline.
+    pub(crate) at: Option<SystemTime>,
+    pub(crate) result: WorkResult,
+    pub(crate) reason: Option<String>,
+}
+
+impl Closing {
+    pub(crate) fn expired(token: FencingToken) -> Self {
+        Self { token, outcome: HoldOutcome::Expired, at: None, result: WorkResult::Unknown, reason: None }
+    }
+
+    pub(crate) fn at(token: FencingToken, outcome: HoldOutcome, at: SystemTime) -> Self {
+        Self { token, outcome, at: Some(at), result: WorkResult::Unknown, reason: None }
+    }
+}
+
+/// A hold that begins.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// The lease of the row.
+    Lease,
+    /// A revoke of a vacant resource: a token burnt, and why.
+    Burnt { token: FencingToken, reason: Option<String> },
+}
+
+impl Row {
+    /// The core's authority on this row. Tokens go on above the floor, and a resource without any begins above the
+    /// wall clock in microseconds.
+    pub(crate) fn authority(&self, standing: &Standing, at: &At) -> Result<LeaseAuthority, StoreError> {
+        let base = match self.last_issued {
+            Some(token) => token.value(),
+            None => micros(at.wall),
+        };
+        // At the engines' last token the core must find none left either.
+        let last = match base.max(standing.floor) {
+            last if last >= MAX_TOKEN => u64::MAX,
+            last => last,
+        };
+        let lease = self.lease.as_ref().map(|held| Lease::new(held.owner, held.token, held.expires_at));
+        Checkpoint::from_parts(FencingToken::new(last), lease, self.observed)
+            .map(|checkpoint| LeaseAuthority::restore(checkpoint).with_clock_policy(ClockPolicy::Clamp))
+            .ok_or_else(|| {
+                StoreError::new(
+                    ErrorKind::Damaged,
+                    "a resource's row has a lease under a token greater than the last one issued",
+                )
+            })
+    }
+
+    /// Whether a caller who shows this token knows of a grant that this history does not have. Only a number that a
+    /// store can have issued by now counts, so that a wrong one does not end everybody's leases.
+    pub(crate) fn is_behind(&self, token: FencingToken, standing: &Standing, at: &At) -> bool {
+        const YEAR_MICROS: u64 = 365 * 24 * 3600 * 1_000_000;
+        let last = self.last_issued.map_or(0, FencingToken::value).max(standing.floor);
+        token.value() > last && token.value() <= micros(at.wall).saturating_add(YEAR_MICROS)
+    }
+
+    /// The lease, if it is live.
+    pub(crate) fn live(&self, now: Duration) -> Option<&Held> {
+        self.lease.as_ref().filter(|held| now < held.expires_at)
+    }
+
+    /// Who holds the resource.
+    pub(crate) fn occupant(&self, now: Duration) -> Option<Occupant> {
+        self.live(now).map(|held| {
+            let mut occupant = Occupant::new(
+                held.owner,
+                held.token,
+                now.saturating_sub(held.granted_at),
+                held.expires_at.saturating_sub(now),
+            );
+            occupant.retained = held.retained;
+            occupant.label.clone_from(&held.label);
+            occupant.identity.clone_from(&held.identity);
+            occupant
+        })
+    }
+
+    /// A refusal for this reason, with who holds the resource, or who vacated it.
+    pub(crate) fn rejected(&self, reason: lease_machines::Rejection, now: Duration) -> Rejected {
+        Rejected::new(reason).with_occupant(self.occupant(now)).with_vacated(if self.lease.is_none() {
+            self.vacated.clone()
+        } else {
+            None
+        })
+    }
+
+    /// The snapshot that people are shown.
+    pub(crate) fn inspection(
+        &self,
+        resource: ResourceName,
+        epoch: Epoch,
+        now: Duration,
+        last_good: Option<End>,
+    ) -> Inspection {
+        let now = now.max(self.observed);
+        let mut inspection = Inspection::unseen(resource, epoch);
+        inspection.last_issued = self.last_issued;
+        inspection.occupant = self.occupant(now);
+        inspection.vacated = if self.lease.is_none() { self.vacated.clone() } else { None };
+        inspection.last_good = last_good;
+        inspection
+    }
+
+    /// The lease is gone, and this is who to tell how.
+    pub(crate) fn vacate(&mut self, how: VacatedHow) {
+        if let Some(held) = self.lease.take() {
+            self.vacated = Some(Vacated::new(held.token, held.owner, how));
+        }
+    }
+
+    /// Takes over what an authority has recorded of tokens and time.
+    pub(crate) fn record(&mut self, authority: &LeaseAuthority) {
+        self.observed = authority.observed();
+        self.last_issued =
+            authority.last_issued().and_then(|token| FencingToken::new(token.value().min(MAX_TOKEN)));
+    }
+}
+
+/// Microseconds since the beginning of 1970; 0 for anything earlier.
+pub(crate) fn micros(wall: SystemTime) -> u64 {
+    wall.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}

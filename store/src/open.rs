@@ -1,0 +1,174 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use crate::url::unknown_scheme;
+use crate::{Store, StoreError, StoreUrl};
+
+/// Opens the store at a URL.
+///
+/// | URL | store |
+/// | --- | --- |
+/// | `sqlite:PATH` | an SQLite file of this machine; created and set up where it is missing or empty |
+/// | `sqlite::memory:` | a database in memory, gone when the store is dropped |
+///
+/// | option of `sqlite` | meaning (default) |
+/// | --- | --- |
+/// | `timeout=5s` | every request ends after this long (5s) |
+/// | `max_ttl=24h` | the longest ttl (24h; at most 365d) |
+/// | `history=N` or `off` | how many holds of each resource are remembered (100) |
+/// | `single_host=1` | no other machine ever uses the file: a restart ends every lease at once (0) |
+/// | `allow_network_fs=1` | accept a network or pass-through file system (0) |
+///
+/// It reads and perhaps writes the file before it returns: call it where blocking for some milliseconds is fine.
+///
+/// # Errors
+///
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a URL that is wrong: it says what was found and
+/// what was expected. Otherwise what the engine's own `open` says.
+pub fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    let url = StoreUrl::parse(url)?;
+    match url.scheme.as_str() {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::open(&url),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(left_out("sqlite")),
+        scheme => Err(unknown_scheme(scheme)),
+    }
+}
+
+/// Creates or upgrades the tables of the store at a URL, whatever else is in that database. Any number of processes
+/// may do it at once.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn migrate(url: &str) -> Result<Migration, StoreError> {
+    let url = StoreUrl::parse(url)?;
+    match url.scheme.as_str() {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::migrate(&url),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(left_out("sqlite")),
+        scheme => Err(unknown_scheme(scheme)),
+    }
+}
+
+/// What [`migrate`] would carry out there, as SQL, to read or to run by hand.
+///
+/// # Errors
+///
+/// As [`open`], for the URL alone: nothing is opened.
+pub fn migration_sql(url: &str) -> Result<String, StoreError> {
+    let url = StoreUrl::parse(url)?;
+    match url.scheme.as_str() {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(crate::SqliteStore::migration_sql().to_owned()),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(left_out("sqlite")),
+        scheme => Err(unknown_scheme(scheme)),
+    }
+}
+
+/// What a migrate did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Migration {
+    /// The tables were added, and an epoch opened.
+    SetUp,
+    /// They were there, in a version that this program uses.
+    UpToDate,
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn left_out(engine: &str) -> StoreError {
+    crate::url::wrong(format!(
+        "this program was built without the {engine} store (its cargo feature `{engine}`)"
+    ))
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use std::sync::Arc;
+
+    use super::Migration;
+    use crate::url::{unknown_option, wrong};
+    use crate::{SqliteOptions, SqliteStore, Store, StoreError, StoreUrl, parse_duration};
+
+    const OPTIONS: [&str; 5] = ["timeout", "max_ttl", "history", "single_host", "allow_network_fs"];
+
+    pub(super) fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, StoreError> {
+        let options = options(url)?;
+        Ok(Arc::new(match path(url)? {
+            None => SqliteStore::open_in_memory(options)?,
+            Some(path) => SqliteStore::open(path, options)?,
+        }))
+    }
+
+    pub(super) fn migrate(url: &StoreUrl) -> Result<Migration, StoreError> {
+        let options = options(url)?;
+        match path(url)? {
+            Some(path) => SqliteStore::migrate(path, options),
+            None => Err(wrong(
+                "sqlite::memory: is set up when it is opened, and gone when it is closed".to_owned(),
+            )),
+        }
+    }
+
+    /// `None` for a database in memory.
+    fn path(url: &StoreUrl) -> Result<Option<&str>, StoreError> {
+        match url.path.as_str() {
+            ":memory:" => Ok(None),
+            "" => {
+                Err(wrong("found sqlite: without a path, expected sqlite:PATH or sqlite::memory:".to_owned()))
+            }
+            // SQLite takes it for a URL of its own, or for an option.
+            path if path.starts_with("file:") || path.starts_with(':') => Err(wrong(format!(
+                "found the path {path:?}, expected the plain path of a file (./{path} if it is really called that)"
+            ))),
+            // Whether the first part is a host, a folder or nothing differs from tool to tool.
+            path if path.starts_with("//") && !path.starts_with("///") => Err(wrong(format!(
+                "found sqlite:{path}, expected sqlite:PATH without //: sqlite:/a/b for an absolute path, sqlite:a/b for a \
+                 relative one"
+            ))),
+            path => Ok(Some(path)),
+        }
+    }
+
+    fn options(url: &StoreUrl) -> Result<SqliteOptions, StoreError> {
+        let mut options = SqliteOptions::default();
+        for (name, value) in &url.options {
+            let span = || parse_duration(value).map_err(|error| wrong(format!("option {name}: {error}")));
+            options = match name.as_str() {
+                "timeout" => options.timeout(span()?),
+                "max_ttl" => options.max_ttl(span()?),
+                "single_host" => options.single_host(flag(name, value)?),
+                "allow_network_fs" => options.allow_network_fs(flag(name, value)?),
+                "history" => options.history(holds(value)?),
+                _ => return Err(unknown_option("sqlite", name, &OPTIONS)),
+            };
+        }
+        Ok(options)
+    }
+
+    fn flag(name: &str, value: &str) -> Result<bool, StoreError> {
+        match value {
+            "1" | "true" | "yes" => Ok(true),
+            "0" | "false" | "no" => Ok(false),
+            _ => Err(wrong(format!("option {name}: found {value:?}, expected 1 or 0"))),
+        }
+    }
+
+    fn holds(value: &str) -> Result<Option<u32>, StoreError> {
+        if value == "off" {
+            return Ok(None);
+        }
+        match value.parse() {
+            Ok(count) if count > 0 => Ok(Some(count)),
+            _ => Err(wrong(format!(
+                "option history: found {value:?}, expected `off` or a number from 1 to {}",
+                u32::MAX
+            ))),
+        }
+    }
+}

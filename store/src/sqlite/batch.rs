@@ -1,0 +1,249 @@
+//! Decisions inside one transaction.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_machines::{FencingToken, OwnerId};
+use rusqlite::{Connection, params};
+
+use super::attach::{Boot, nanos};
+use super::failure::Place;
+use super::history;
+use super::row::{self, Base};
+use super::schema::{EARLIEST_MICROS, clock_is_wrong, fresh_epoch};
+use crate::decide::{self, At, Decided, Effects, Known, MAX_TOKEN, Row, Write, micros};
+use crate::slot::Outcome;
+use crate::{
+    Acquired, Claim, Ending, Epoch, ErrorKind, LeaseRef, Opening, Released, Renewed, ResourceName, Revoked,
+    StoreError,
+};
+
+/// Withdrawn owners are remembered for this long at least: longer than any request of theirs is on its way.
+const REMEMBER_WITHDRAWN_MICROS: u64 = 3_600_000_000;
+
+/// What a store needs to decide.
+pub(super) struct Settings {
+    pub(super) place: Place,
+    pub(super) boot: Boot,
+    pub(super) max_ttl: Duration,
+    /// How many holds a resource's history keeps; `None` for no history.
+    pub(super) keep: Option<u32>,
+}
+
+/// One immediate transaction. An outer `Err` is SQLite's: nothing of the transaction counts then.
+pub(super) struct Batch {
+    connection: Rc<Connection>,
+    settings: Arc<Settings>,
+    base: RefCell<Base>,
+}
+
+type Answer<T> = rusqlite::Result<Outcome<T>>;
+
+impl Batch {
+    pub(super) fn new(connection: Rc<Connection>, settings: Arc<Settings>, base: Base) -> Self {
+        Self { connection, settings, base: RefCell::new(base) }
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.base.borrow().standing.epoch
+    }
+
+    pub(super) fn floor(&self) -> u64 {
+        self.base.borrow().standing.floor
+    }
+
+    /// No token at or below this is issued from now on.
+    pub(super) fn raise_floor(&self, least: u64) -> rusqlite::Result<()> {
+        let mut base = self.base.borrow_mut();
+        if least > base.standing.floor {
+            base.standing.floor = least;
+            self.connection.execute("UPDATE lease_store SET floor = ?1 WHERE id = 1", [least as i64])?;
+        }
+        Ok(())
+    }
+
+    /// The time at which a request is decided: asked for each, since the lock is held.
+    pub(super) fn now(&self) -> At {
+        self.settings.boot.at(self.base.borrow().offset)
+    }
+
+    /// Whether it was a grant of this very request is told too: an echo's must not be taken back.
+    pub(super) fn acquire(&self, claim: &Claim, again: bool) -> Answer<(Acquired, bool)> {
+        let done = match &claim.once {
+            Some(once) => row::load_done(&self.connection, &claim.resource, once)?,
+            None => None,
+        };
+        let known = Known { done, withdrawn: self.has_withdrawn(&claim.resource, claim.owner)? };
+        let mut fresh = false;
+        let answer = self.decide(&claim.resource, |row, base, at| {
+            let decided = decide::acquire(row, &base.standing, at, claim, again, known);
+            fresh = decided.effects.write == Write::Whole;
+            decided
+        })?;
+        Ok(answer.map(|acquired| (acquired, fresh)))
+    }
+
+    pub(super) fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Answer<Renewed> {
+        self.decide(&lease.resource, |row, base, at| decide::renew(row, &base.standing, at, lease, ttl))
+    }
+
+    pub(super) fn release(&self, lease: &LeaseRef, ending: &Ending) -> Answer<Released> {
+        self.decide(&lease.resource, |row, base, at| decide::release(row, &base.standing, at, lease, ending))
+    }
+
+    pub(super) fn withdraw(&self, resource: &ResourceName, owner: OwnerId) -> Answer<Released> {
+        self.decide(resource, |row, base, at| decide::withdraw(row, &base.standing, at, owner))
+    }
+
+    /// Takes back a grant that nobody was left to hear of. Its owner may have asked again since: neither is a newer
+    /// grant touched, nor its next request refused.
+    pub(super) fn undo(&self, resource: &ResourceName, owner: OwnerId, token: FencingToken) -> Answer<()> {
+        let answer = self.decide(resource, |row, base, at| {
+            if row.lease.as_ref().is_some_and(|held| held.owner == owner && held.token == token) {
+                let mut decided = decide::withdraw(row, &base.standing, at, owner);
+                decided.effects.burn = None;
+                decided
+            } else {
+                Decided { answer: Ok(Released::AlreadyReleased), effects: Effects::default() }
+            }
+        })?;
+        Ok(answer.map(|_| ()))
+    }
+
+    pub(super) fn revoke(
+        &self,
+        resource: &ResourceName,
+        expect: Option<FencingToken>,
+        reason: Option<&str>,
+    ) -> Answer<Revoked> {
+        self.decide(resource, |row, base, at| {
+            decide::revoke(row, &base.standing, at, expect, reason.map(str::to_owned))
+        })
+    }
+
+    /// Opens a new epoch, unless somebody else has by now.
+    pub(super) fn open_epoch(&self, opening: &Opening) -> Answer<Epoch> {
+        if self.epoch() != opening.instead_of {
+            return Ok(Ok(self.epoch()));
+        }
+        let at = self.now();
+        if micros(at.wall) < EARLIEST_MICROS {
+            return Ok(Err(clock_is_wrong(&self.settings.place, micros(at.wall))));
+        }
+        let above = opening.above.map_or(0, FencingToken::value);
+        self.begin_epoch(&at, above, opening.old_holders_are_dead)
+    }
+
+    /// A new epoch, with tokens above everything that may have been issued in the old one.
+    fn begin_epoch(&self, at: &At, above: u64, dead: bool) -> Answer<Epoch> {
+        const LEAP: u64 = 1 << 32;
+        let bits = match fresh_epoch() {
+            Ok(bits) => bits,
+            Err(error) => return Ok(Err(error)),
+        };
+        let greatest: i64 =
+            self.connection
+                .query_row("SELECT coalesce(max(last_issued), 0) FROM lease_row", [], |row| row.get(0))?;
+        let greatest = u64::try_from(greatest).unwrap_or(0);
+        let mut base = self.base.borrow_mut();
+        let floor = base.standing.floor.max(greatest).saturating_add(LEAP);
+        let floor = floor.max(above).max(micros(at.wall)).min(MAX_TOKEN);
+        let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(self.settings.max_ttl) };
+        let wall = micros(at.wall) as i64;
+        self.connection.execute(
+            "UPDATE lease_store SET epoch = ?1, floor = ?2, grants_from = ?3 WHERE id = 1",
+            params![bits, floor as i64, nanos(grants_from)],
+        )?;
+        self.connection.execute(
+            "UPDATE lease_history SET outcome = ?1, ends_at = min(ends_at, ?2) WHERE outcome = 0 AND ends_at > ?2",
+            params![history::outcome_code(crate::HoldOutcome::EpochLost), wall],
+        )?;
+        if dead {
+            self.connection.execute(
+                "UPDATE lease_row SET expires_at = ?1 WHERE token IS NOT NULL AND expires_at > ?1",
+                [nanos(at.now)],
+            )?;
+        }
+        base.standing.floor = floor;
+        base.standing.grants_from = grants_from;
+        match Epoch::new(bits as u64) {
+            Some(epoch) => {
+                base.standing.epoch = epoch;
+                Ok(Ok(epoch))
+            }
+            None => Ok(Err(StoreError::new(ErrorKind::NotSetUp, "an epoch of zero was drawn"))),
+        }
+    }
+
+    /// Loads, decides, writes.
+    fn decide<T>(
+        &self,
+        resource: &ResourceName,
+        decision: impl FnOnce(&mut Row, &Base, &At) -> Decided<T>,
+    ) -> Answer<T> {
+        let mut row = row::load(&self.connection, resource)?;
+        let at = self.now();
+        let decided = decision(&mut row, &self.base.borrow(), &at);
+        self.carry_out(resource, &row, &at, &decided.effects)?;
+        Ok(decided.answer)
+    }
+
+    fn carry_out(
+        &self,
+        resource: &ResourceName,
+        row: &Row,
+        at: &At,
+        effects: &Effects,
+    ) -> rusqlite::Result<()> {
+        row::save(&self.connection, resource, row, at, effects)?;
+        if let Some(keep) = self.settings.keep {
+            if let Some(closing) = &effects.closed {
+                history::close(&self.connection, resource, closing)?;
+            }
+            if let Some(opened) = &effects.opened {
+                history::open(&self.connection, resource, row, at, opened, keep)?;
+            }
+            if effects.renewed {
+                history::renew(&self.connection, resource, row, at)?;
+            }
+        }
+        if let Some(end) = &effects.good {
+            row::save_good(&self.connection, resource, end)?;
+        }
+        if let Some(owner) = effects.burn {
+            self.burn(resource, owner, at)?;
+        }
+        if let Some(token) = effects.rewound {
+            // Whoever sent it holds a lease that this file does not know of; there may be more of them.
+            let _ = self.begin_epoch(at, token.value().saturating_add(1 << 32), false)?;
+        }
+        Ok(())
+    }
+
+    fn burn(&self, resource: &ResourceName, owner: OwnerId, at: &At) -> rusqlite::Result<()> {
+        self.forget_withdrawn(at)?;
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO lease_withdrawn VALUES (?1, ?2, ?3)")?
+            .execute(params![resource.as_str(), owner.value() as i64, micros(at.wall) as i64])?;
+        Ok(())
+    }
+
+    pub(super) fn forget_withdrawn(&self, at: &At) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("DELETE FROM lease_withdrawn WHERE at < ?1")?
+            .execute([micros(at.wall).saturating_sub(REMEMBER_WITHDRAWN_MICROS) as i64])?;
+        Ok(())
+    }
+
+    fn has_withdrawn(&self, resource: &ResourceName, owner: OwnerId) -> rusqlite::Result<bool> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM lease_withdrawn WHERE name = ?1 AND owner = ?2")?
+            .exists(params![resource.as_str(), owner.value() as i64])
+    }
+}

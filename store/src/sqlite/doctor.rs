@@ -1,0 +1,161 @@
+//! What weakens the promises of this file, here and now.
+
+use std::time::Duration;
+
+use super::filesystem::shared_file_system;
+use super::reader::Reads;
+use super::row::load_base;
+use super::schema::{EARLIEST_MICROS, VERSION};
+use crate::decide::micros;
+use crate::slot::Outcome;
+use crate::{Finding, Severity};
+
+/// Less space than this is worth a warning: a write-ahead log takes some megabytes.
+const LITTLE_SPACE: u64 = 64 << 20;
+
+/// A write-ahead log of this size is not being taken back into the file.
+const LARGE_LOG: u64 = 256 << 20;
+
+impl Reads {
+    /// All findings, the worst first.
+    pub(super) fn doctor(&self) -> rusqlite::Result<Outcome<Vec<Finding>>> {
+        let mut findings = vec![self.version()?, self.clock()?, self.integrity()?];
+        if self.settings().place.path().is_some() {
+            findings.push(self.journal()?);
+            findings.extend(self.file_system());
+            findings.extend(self.space());
+            findings.extend(self.log());
+        } else {
+            findings.push(Finding::new(
+                Severity::Note,
+                "durability",
+                "the database is in memory: it ends with this process",
+                "open a file where leases must outlive the process",
+            ));
+        }
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        Ok(Ok(findings))
+    }
+
+    fn version(&self) -> rusqlite::Result<Finding> {
+        let version: i64 =
+            self.connection()
+                .query_row("SELECT version FROM lease_store WHERE id = 1", [], |row| row.get(0))?;
+        let found = format!("tables of version {version}, SQLite {}", rusqlite::version());
+        Ok(if version == VERSION {
+            Finding::fine("schema", found)
+        } else {
+            let mend = format!(
+                "this program writes version {VERSION}; let all programs on the file be of one version"
+            );
+            Finding::new(Severity::Note, "schema", found, mend)
+        })
+    }
+
+    fn journal(&self) -> rusqlite::Result<Finding> {
+        let mode: String = self.connection().query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+        // The connection that writes sets `synchronous` itself; that is not stored in the file.
+        Ok(if mode == "wal" {
+            Finding::fine(
+                "durability",
+                "write-ahead log, synchronous=FULL: a commit is on the disk when it returns",
+            )
+        } else {
+            Finding::new(
+                Severity::Error,
+                "durability",
+                format!("the journal mode is {mode:?}, expected \"wal\": another program changed it"),
+                "stop every program that uses the file, open it once with this one, and keep others from it",
+            )
+        })
+    }
+
+    fn integrity(&self) -> rusqlite::Result<Finding> {
+        let said: String = self.connection().query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        Ok(if said == "ok" {
+            Finding::fine("integrity", "no damage found")
+        } else {
+            Finding::new(
+                Severity::Error,
+                "integrity",
+                said,
+                "put a backup back, then open a new epoch: leases granted since are not in it",
+            )
+        })
+    }
+
+    fn clock(&self) -> rusqlite::Result<Finding> {
+        let boot = &self.settings().boot;
+        let wall = micros(boot.wall());
+        if wall < EARLIEST_MICROS {
+            return Ok(Finding::new(
+                Severity::Warning,
+                "clock",
+                format!("the wall clock stands {} days after 1970-01-01", wall / 86_400_000_000),
+                "set it: leases are not decided by it, but the first tokens of resources are",
+            ));
+        }
+        let Some(base) = load_base(self.connection())? else {
+            return Ok(Finding::new(
+                Severity::Error,
+                "epoch",
+                "the store has lost its epoch",
+                "it was wiped: put a backup back, then open a new epoch",
+            ));
+        };
+        let at = boot.at(base.offset);
+        let held_back = base.standing.grants_from.saturating_sub(at.now);
+        Ok(if held_back > Duration::ZERO {
+            Finding::new(
+                Severity::Warning,
+                "epoch",
+                format!(
+                    "epoch {} was opened after a loss: nothing is granted for another {held_back:.0?}",
+                    base.standing.epoch
+                ),
+                "where no old holder can still be at work, open an epoch that says so",
+            )
+        } else {
+            Finding::fine("epoch", format!("{}, boot {}", base.standing.epoch, boot.identity()))
+        })
+    }
+
+    fn file_system(&self) -> Option<Finding> {
+        let path = self.settings().place.path()?;
+        Some(match shared_file_system(path) {
+            None => Finding::fine("file system", "local"),
+            Some(name) => Finding::new(
+                Severity::Error,
+                "file system",
+                format!("the file lies on {name}: locks and shared memory do not reach other machines"),
+                "move the file to a local disk, or use a store with a server",
+            ),
+        })
+    }
+
+    fn space(&self) -> Option<Finding> {
+        let path = self.settings().place.path()?;
+        let stat = rustix::fs::statvfs(path).ok()?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let found = format!("{} MiB free", free >> 20);
+        Some(if free >= LITTLE_SPACE {
+            Finding::fine("space", found)
+        } else {
+            let mend = "make room: with a full disk nothing is granted or renewed";
+            Finding::new(Severity::Warning, "space", found, mend)
+        })
+    }
+
+    fn log(&self) -> Option<Finding> {
+        let mut path = self.settings().place.path()?.as_os_str().to_owned();
+        path.push("-wal");
+        let size = std::fs::metadata(path).map_or(0, |log| log.len());
+        let found = format!("{} KiB", size >> 10);
+        Some(if size < LARGE_LOG {
+            Finding::fine("write-ahead log", found)
+        } else {
+            let mend = "some program keeps a read transaction open on the file: end it";
+            Finding::new(Severity::Warning, "write-ahead log", found, mend)
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Which file systems a lease store may lie on.
+
+use std::path::Path;
+
+use crate::{ErrorKind, StoreError};
+
+/// Refuses file systems that another machine may have mounted too, or whose locks and shared memory may be another's:
+/// two machines would each grant the same lease.
+pub(super) fn check(path: &Path) -> Result<(), StoreError> {
+    match shared_file_system(path) {
+        Some(name) => Err(StoreError::new(
+            ErrorKind::Configuration,
+            format!(
+                "{} lies on {name}, expected a local file system: locks and shared memory do not reach other machines, \
+                 so two of them could hold one lease. ?allow_network_fs=1 if no other machine ever uses this file",
+                path.display()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The kind of file system, if it is a shared one.
+pub(super) fn shared_file_system(path: &Path) -> Option<&'static str> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // The file itself may be a mount of its own; one that is missing will lie where its folder does.
+    let stat = rustix::fs::statfs(path).or_else(|_| rustix::fs::statfs(folder)).ok()?;
+    name_of(&stat)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn name_of(stat: &rustix::fs::StatFs) -> Option<&'static str> {
+    // Some architectures' field is signed and would be extended.
+    magic_name((stat.f_type as u64 & 0xFFFF_FFFF) as u32)
+}
+
+/// From Linux's `magic.h` and the sources of the file systems that are not part of it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn magic_name(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_6969 => "NFS",
+        0x0000_517B | 0xFE53_4D42 | 0xFF53_4D42 => "SMB",
+        0x0102_1997 => "9p (a folder of another machine)",
+        0x6573_5546 => "FUSE (sshfs, virtiofs and the like)",
+        0x5346_414F | 0x6B41_4653 => "AFS",
+        0x00C3_6400 => "Ceph",
+        0x7375_7245 => "Coda",
+        0x0116_1970 => "GFS2",
+        0x7461_636F => "OCFS2",
+        0x0BD0_0BD0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x1983_0326 => "BeeGFS",
+        0x786F_4256 => "vboxsf (a folder of the virtual machine's host)",
+        0x0000_564C => "NCP",
+        0xAAD7_AAEA => "PanFS",
+        _ => return None,
+    })
+}
+
+#[cfg(target_vendor = "apple")]
+fn name_of(stat: &rustix::fs::StatFs) -> Option<&'static str> {
+    let name: Vec<u8> =
+        stat.f_fstypename.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    match name.as_slice() {
+        b"nfs" => Some("NFS"),
+        b"smbfs" => Some("SMB"),
+        b"afpfs" => Some("AFP"),
+        b"webdav" => Some("WebDAV"),
+        b"macfuse" | b"osxfuse" => Some("FUSE"),
+        b"virtiofs" => Some("virtiofs (a folder of the virtual machine's host)"),
+        _ => None,
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn name_of(_: &rustix::fs::StatFs) -> Option<&'static str> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_and_local_ones_are_not() {
+        assert_eq!(magic_name(0x6969), Some("NFS"));
+        assert_eq!(magic_name(0xFF53_4D42), Some("SMB"));
+        // ext4, xfs, btrfs, tmpfs, overlayfs, zfs
+        for local in [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0x2FC1_2FC1] {
+            assert_eq!(magic_name(local), None, "{local:#x}");
+        }
+    }
+
+    #[test]
+    fn the_temporary_folder_is_local() {
+        assert_eq!(shared_file_system(&std::env::temp_dir().join("missing.db")), None);
+        assert!(check(&std::env::temp_dir().join("missing.db")).is_ok());
+    }
+}

@@ -1,0 +1,24 @@
+//! The embedded store: one SQLite file.
+
+mod attach;
+mod batch;
+mod boot_clock;
+mod committer;
+mod connection;
+mod doctor;
+mod failure;
+mod filesystem;
+mod history;
+mod jitter;
+mod lane;
+mod options;
+mod prune;
+mod reader;
+mod row;
+mod schema;
+mod store;
+mod waiters;
+mod watch;
+
+pub use options::SqliteOptions;
+pub use store::SqliteStore;

@@ -1,0 +1,92 @@
+//! How a file is to be used.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Clock;
+
+/// Settings of a [`SqliteStore`](super::SqliteStore). Where several processes use one file, give them the same.
+#[derive(Clone)]
+#[must_use]
+pub struct SqliteOptions {
+    pub(super) timeout: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) single_host: bool,
+    pub(super) allow_network_fs: bool,
+    pub(super) history: Option<u32>,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5),
+            max_ttl: Duration::from_secs(24 * 3600),
+            single_host: false,
+            allow_network_fs: false,
+            history: Some(Self::HISTORY),
+            clock: None,
+        }
+    }
+}
+
+impl SqliteOptions {
+    /// How many holds of a resource are remembered unless told otherwise. Trimmed at every sixteenth grant, so that up
+    /// to 15 more may be there.
+    pub const HISTORY: u32 = 100;
+
+    /// The longest `max_ttl`: 365 days.
+    pub const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    /// Every request ends after this long, or at most an eighth later (5 s).
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// A longer ttl is refused (24 h; at most [`LONGEST_TTL`](Self::LONGEST_TTL)).
+    pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// No other machine ever uses the file: after a restart of this one every lease is over, and a boot that the file
+    /// does not know is taken for this machine's, whatever the wall clock says. Otherwise (the default) leases that
+    /// were live get their full ttl again, since how long the machine was off is not known.
+    pub const fn single_host(mut self, single_host: bool) -> Self {
+        self.single_host = single_host;
+        self
+    }
+
+    /// Accept a network or pass-through file system (refused by default). Two machines on one file do not see each
+    /// other's locks: the promises hold only as long as one machine alone uses it.
+    pub const fn allow_network_fs(mut self, allow: bool) -> Self {
+        self.allow_network_fs = allow;
+        self
+    }
+
+    /// How many holds of each resource to remember ([`HISTORY`](Self::HISTORY)); `None` for none.
+    pub const fn history(mut self, keep: Option<u32>) -> Self {
+        self.history = keep;
+        self
+    }
+
+    /// A clock to decide by instead of the machine's, for tests: every process on the file must use the same.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+}
+
+impl fmt::Debug for SqliteOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteOptions")
+            .field("timeout", &self.timeout)
+            .field("max_ttl", &self.max_ttl)
+            .field("single_host", &self.single_host)
+            .field("allow_network_fs", &self.allow_network_fs)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
+}

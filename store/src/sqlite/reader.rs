@@ -1,0 +1,162 @@
+//! The thread that looks: inspections, lists and histories never wait for a writer, and waiters are woken from here.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::batch::Settings;
+use super::committer::check_boot;
+use super::history;
+use super::jitter::Jitter;
+use super::lane::{Lane, Wake};
+use super::row::{self, Base, load_base, read, read_end};
+use super::waiters::Waiters;
+use crate::decide::At;
+use crate::slot::Outcome;
+use crate::{Epoch, ErrorKind, HistoryEntry, Inspection, ResourceName, StoreError};
+
+/// How often another process's commits are looked for while somebody waits: a release there is seen after this.
+const LOOK_MICROS: (u64, u64) = (8_000, 24_000);
+
+/// What reading work is given.
+pub(super) struct Reads {
+    connection: Connection,
+    settings: Arc<Settings>,
+}
+
+type Answer<T> = rusqlite::Result<Outcome<T>>;
+
+/// Works until the queue is closed and empty.
+pub(super) fn run(
+    connection: Connection,
+    settings: Arc<Settings>,
+    lane: &Lane<Reads>,
+    waiting: &Mutex<Waiters>,
+    count: &AtomicUsize,
+) {
+    let reads = Reads { connection, settings };
+    let mut jitter = Jitter::new();
+    let mut version = None;
+    loop {
+        let limit = (count.load(Ordering::SeqCst) > 0).then(|| jitter.between(LOOK_MICROS.0, LOOK_MICROS.1));
+        if lane.sleep(limit) == Wake::Closed {
+            return;
+        }
+        for (_, mut work) in lane.take(usize::MAX) {
+            match reads.settings.place.patiently(|| work.run(&reads)) {
+                Ok(()) => work.deliver(),
+                Err(error) => {
+                    work.fail(super::failure::sqlite_error(&reads.settings.place, "reading", error))
+                }
+            }
+        }
+        lane.done();
+        if count.load(Ordering::SeqCst) > 0 {
+            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            reads.look(&mut waiting, &mut version);
+            count.store(waiting.len(), Ordering::SeqCst);
+        } else {
+            version = None;
+        }
+    }
+}
+
+impl Reads {
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn epoch(&self) -> Answer<Epoch> {
+        self.with_base(|base, _| Ok(base.standing.epoch))
+    }
+
+    pub(super) fn inspect(&self, resource: &ResourceName) -> Answer<Inspection> {
+        self.with_base(|base, at| {
+            let row = row::load(&self.connection, resource)?;
+            let good = row::load_good(&self.connection, resource)?;
+            Ok(row.inspection(resource.clone(), base.standing.epoch, at.now, good))
+        })
+    }
+
+    /// All resources whose name begins like this. The names are compared as bytes, so that those with the prefix are
+    /// one run of them.
+    pub(super) fn list(&self, prefix: &str) -> Answer<Vec<Inspection>> {
+        self.with_base(|base, at| {
+            let mut statement = self.connection.prepare_cached(&format!(
+                "SELECT lease_row.name, {}, lease_good.token, lease_good.owner, lease_good.label, lease_good.once, \
+                 lease_good.at FROM lease_row LEFT JOIN lease_good USING (name) WHERE lease_row.name >= ?1 \
+                 ORDER BY lease_row.name",
+                row::COLUMNS
+                    .split(", ")
+                    .map(|column| format!("lease_row.{}", column.trim()))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ))?;
+            let mut rows = statement.query([prefix])?;
+            let mut found = Vec::new();
+            while let Some(sql) = rows.next()? {
+                let name: String = sql.get(0)?;
+                if !name.starts_with(prefix) {
+                    break;
+                }
+                // A name that this program would refuse cannot be asked about either.
+                let Ok(name) = ResourceName::new(name) else { continue };
+                let (row, good) = (read(sql, 1)?, read_end(sql, 16)?);
+                found.push(row.inspection(name, base.standing.epoch, at.now, good));
+            }
+            Ok(found)
+        })
+    }
+
+    pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Answer<Vec<HistoryEntry>> {
+        self.with_base(|_, at| {
+            let row = row::load(&self.connection, resource)?;
+            history::load(&self.connection, resource, limit, &row, at.now)
+        })
+    }
+
+    /// One snapshot for everything that a question reads.
+    fn with_base<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Answer<T> {
+        self.connection.prepare_cached("BEGIN")?.execute([])?;
+        let answer = self.snapshot(question);
+        self.connection.execute_batch("ROLLBACK")?;
+        answer
+    }
+
+    fn snapshot<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Answer<T> {
+        let Some(base) = load_base(&self.connection)? else {
+            let place = &self.settings.place;
+            let message = format!("{place} has lost its epoch: it was wiped");
+            return Ok(Err(StoreError::new(ErrorKind::NotSetUp, message)));
+        };
+        if let Err(error) = check_boot(&base, &self.settings) {
+            return Ok(Err(error));
+        }
+        let at = self.settings.boot.at(base.offset);
+        question(&base, &at).map(Ok)
+    }
+
+    /// Answers the waiters whose resource may be free, if anything was committed or their time has come.
+    fn look(&self, waiting: &mut Waiters, version: &mut Option<i64>) {
+        let seen = self
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)))
+            .ok();
+        // Where it cannot be told, anything may have happened.
+        let changed = seen.is_none() || *version != seen;
+        *version = seen;
+        let now = self.settings.boot.at(0).now;
+        waiting.look(now, changed, |resource| match self.inspect(resource) {
+            Ok(Ok(inspection)) => inspection.occupant.map(|occupant| occupant.remaining),
+            // The next request says what is wrong.
+            Ok(Err(_)) | Err(_) => Some(Duration::ZERO),
+        });
+    }
+}

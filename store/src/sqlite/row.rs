@@ -1,0 +1,228 @@
+//! Rows between the decisions and the tables.
+
+use std::time::{Duration, SystemTime};
+
+use lease_machines::{FencingToken, OwnerId};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+
+use super::attach::nanos;
+use crate::decide::{At, Effects, Held, Row, Standing, Write, micros};
+use crate::{End, Epoch, ResourceName, Vacated, VacatedHow};
+
+/// What a transaction reads of the store as a whole.
+pub(super) struct Base {
+    pub(super) standing: Standing,
+    pub(super) boot: String,
+    pub(super) offset: i64,
+}
+
+/// `None` where the store has no epoch.
+pub(super) fn load_base(connection: &Connection) -> rusqlite::Result<Option<Base>> {
+    connection
+        .prepare_cached("SELECT epoch, floor, grants_from, boot, clock_offset FROM lease_store WHERE id = 1")?
+        .query_row([], |row| {
+            let epoch: i64 = row.get(0)?;
+            let floor: i64 = row.get(1)?;
+            let boot = row.get(3)?;
+            let offset = row.get(4)?;
+            let grants_from = time(row.get(2)?);
+            Ok(Epoch::new(epoch as u64).map(|epoch| Base {
+                standing: Standing { epoch, floor: u64::try_from(floor).unwrap_or(0), grants_from },
+                boot,
+                offset,
+            }))
+        })
+        .optional()
+        .map(Option::flatten)
+}
+
+pub(super) const COLUMNS: &str = "last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, \
+     retained, label, identity, vacated_token, vacated_owner, vacated_how";
+
+/// A resource's row; one never seen is empty.
+pub(super) fn load(connection: &Connection, name: &ResourceName) -> rusqlite::Result<Row> {
+    const SELECT: &str = "SELECT last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, \
+         retained, label, identity, vacated_token, vacated_owner, vacated_how FROM lease_row WHERE name = ?1";
+    connection
+        .prepare_cached(SELECT)?
+        .query_row([name.as_str()], |row| read(row, 0))
+        .optional()
+        .map(Option::unwrap_or_default)
+}
+
+/// Reads a row of [`COLUMNS`] that begins at column `first`.
+pub(super) fn read(row: &SqlRow<'_>, first: usize) -> rusqlite::Result<Row> {
+    let at = |column: usize| first + column;
+    let owner: Option<i64> = row.get(at(2))?;
+    let owner = owner.map(|owner| OwnerId::new(owner as u64));
+    let attempt: Option<i64> = row.get(at(3))?;
+    let token = read_token(row, at(4))?;
+    let lease = match (owner, token) {
+        (Some(owner), Some(token)) => {
+            let epoch: i64 = row.get(at(8))?;
+            Epoch::new(epoch as u64)
+                .map(|epoch| -> rusqlite::Result<Held> {
+                    Ok(Held {
+                        owner,
+                        token,
+                        granted_at: time(row.get(at(5))?),
+                        expires_at: time(row.get(at(6))?),
+                        ttl: time(row.get(at(7))?),
+                        epoch,
+                        retained: row.get(at(9))?,
+                        label: row.get(at(10))?,
+                        identity: row.get(at(11))?,
+                    })
+                })
+                .transpose()?
+        }
+        _ => None,
+    };
+    let vacated = match (read_token(row, at(12))?, row.get::<_, Option<i64>>(at(13))?) {
+        (Some(token), Some(owner)) => {
+            Some(Vacated::new(token, OwnerId::new(owner as u64), how_from(row.get(at(14))?)))
+        }
+        _ => None,
+    };
+    Ok(Row {
+        last_issued: read_token(row, at(0))?,
+        observed: time(row.get(at(1))?),
+        lease,
+        asker: owner.zip(attempt.map(|attempt| attempt as u64)),
+        vacated,
+    })
+}
+
+/// Writes as much of the row as the decision changed.
+pub(super) fn save(
+    connection: &Connection,
+    name: &ResourceName,
+    row: &Row,
+    at: &At,
+    effects: &Effects,
+) -> rusqlite::Result<()> {
+    let wall = micros(at.wall) as i64;
+    match (effects.write, &row.lease) {
+        (Write::Nothing, _) => {}
+        (Write::Renewal, Some(held)) => {
+            connection
+                .prepare_cached(
+                    "UPDATE lease_row SET observed = ?2, wall = ?3, expires_at = ?4, ttl = ?5 WHERE name = ?1",
+                )?
+                .execute(params![name.as_str(), nanos(row.observed), wall, nanos(held.expires_at), nanos(held.ttl)])?;
+        }
+        (Write::Observation, _) => {
+            connection
+                .prepare_cached("UPDATE lease_row SET observed = ?2, wall = ?3 WHERE name = ?1")?
+                .execute(params![name.as_str(), nanos(row.observed), wall])?;
+        }
+        (Write::Renewal | Write::Whole, lease) => {
+            let held = lease.as_ref();
+            let vacated = row.vacated.as_ref();
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO lease_row VALUES \
+                     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                )?
+                .execute(params![
+                    name.as_str(),
+                    row.last_issued.map_or(0, FencingToken::value) as i64,
+                    nanos(row.observed),
+                    wall,
+                    row.asker.map(|(owner, _)| owner.value() as i64),
+                    row.asker.map(|(_, attempt)| attempt as i64),
+                    held.map(|held| held.token.value() as i64),
+                    held.map(|held| nanos(held.granted_at)),
+                    held.map(|held| nanos(held.expires_at)),
+                    held.map(|held| nanos(held.ttl)),
+                    held.map(|held| held.epoch.value() as i64),
+                    held.map(|held| held.retained),
+                    held.and_then(|held| held.label.as_deref()),
+                    held.and_then(|held| held.identity.as_deref()),
+                    vacated.map(|vacated| vacated.token.value() as i64),
+                    vacated.map(|vacated| vacated.owner.value() as i64),
+                    vacated.map(|vacated| how_code(vacated.how)),
+                ])?;
+        }
+    }
+    Ok(())
+}
+
+/// The last good end of a resource.
+pub(super) fn load_good(connection: &Connection, name: &ResourceName) -> rusqlite::Result<Option<End>> {
+    connection
+        .prepare_cached("SELECT token, owner, label, once, at FROM lease_good WHERE name = ?1")?
+        .query_row([name.as_str()], |row| read_end(row, 0))
+        .optional()
+        .map(Option::flatten)
+}
+
+/// The good end under a once-key.
+pub(super) fn load_done(
+    connection: &Connection,
+    name: &ResourceName,
+    once: &str,
+) -> rusqlite::Result<Option<End>> {
+    connection
+        .prepare_cached("SELECT token, owner, label, once, at FROM lease_done WHERE name = ?1 AND once = ?2")?
+        .query_row([name.as_str(), once], |row| read_end(row, 0))
+        .optional()
+        .map(Option::flatten)
+}
+
+/// Records work that ended well.
+pub(super) fn save_good(connection: &Connection, name: &ResourceName, end: &End) -> rusqlite::Result<()> {
+    let at = micros(end.at) as i64;
+    let (token, owner) = (end.token.value() as i64, end.owner.value() as i64);
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO lease_good VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![name.as_str(), token, owner, end.label, end.once, at])?;
+    if let Some(once) = &end.once {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO lease_done VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute(params![name.as_str(), once, token, owner, end.label, at])?;
+    }
+    Ok(())
+}
+
+/// An end of token, owner, label, once-key and time that begins at column `first`; `None` where there is none.
+pub(super) fn read_end(row: &SqlRow<'_>, first: usize) -> rusqlite::Result<Option<End>> {
+    let Some(token) = read_token(row, first)? else { return Ok(None) };
+    let owner: i64 = row.get(first + 1)?;
+    let mut end = End::new(token, OwnerId::new(owner as u64), wall_time(row.get(first + 4)?));
+    end.label = row.get(first + 2)?;
+    end.once = row.get(first + 3)?;
+    Ok(Some(end))
+}
+
+pub(super) fn read_token(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<Option<FencingToken>> {
+    let token: Option<i64> = row.get(column)?;
+    Ok(token.and_then(|token| u64::try_from(token).ok()).and_then(FencingToken::new))
+}
+
+/// An instant of the store's clock.
+pub(super) fn time(nanos: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+/// An instant of the wall clock.
+pub(super) fn wall_time(micros: i64) -> SystemTime {
+    let since = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+    SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn how_code(how: VacatedHow) -> i64 {
+    match how {
+        VacatedHow::Released => 1,
+        VacatedHow::Revoked => 2,
+        VacatedHow::Withdrawn => 3,
+    }
+}
+
+fn how_from(code: i64) -> VacatedHow {
+    match code {
+        2 => VacatedHow::Revoked,
+        3 => VacatedHow::Withdrawn,
+        _ => VacatedHow::Released,
+    }
+}

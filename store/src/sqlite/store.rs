@@ -1,0 +1,436 @@
+//! The store itself: three threads around one file.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fmt, mem, process};
+
+use lease_machines::{FencingToken, OwnerId};
+use rusqlite::Connection;
+
+use super::attach::{Boot, attach};
+use super::batch::{Batch, Settings};
+use super::boot_clock::BootClock;
+use super::connection::{Target, configure};
+use super::failure::{Place, sqlite_error};
+use super::lane::{Lane, request, unasked};
+use super::reader::Reads;
+use super::schema::{self, Missing};
+use super::waiters::Waiters;
+use super::watch::Watch;
+use super::{SqliteOptions, committer, filesystem, reader};
+use crate::owner::random;
+use crate::slot::{Outcome, Slot, Undelivered};
+use crate::{
+    Acquired, Answer, Capabilities, Claim, Clock, Ending, Epoch, ErrorKind, Finding, HistoryEntry,
+    Inspection, LeaseRef, Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store,
+    StoreError, check,
+};
+
+/// Leases in one SQLite file, decided by the core inside an immediate transaction.
+///
+/// A decision is durable before it is answered (`synchronous=FULL` on a write-ahead log). Requests that arrive together
+/// share one commit. Any number of processes of one machine may use the file; [`wait`](Store::wait) is woken at once
+/// by a release of the same store, and by one of another process within some 25 ms.
+///
+/// The clock is the machine's time since boot, which nobody sets and which counts sleep. After a restart live leases
+/// get their full ttl again, see [`SqliteOptions::single_host`].
+///
+/// # What it does not do
+///
+/// - One file belongs to one machine. Network and pass-through file systems are refused.
+/// - A process must not use the file through two copies of the SQLite library: closing a file in one of them drops the
+///   locks of the other.
+/// - A store does not survive `fork`: in the child every call is refused, and the child cannot open the same file
+///   again while the parent has it open, for the copied library still counts the parent's locks as its own. A program
+///   that the child executes may.
+/// - A file that was put back from a backup is noticed only when a holder shows a token that the file does not know.
+///   Open a new epoch after putting one back.
+pub struct SqliteStore {
+    settings: Arc<Settings>,
+    capabilities: Capabilities,
+    writes: Arc<Lane<Batch>>,
+    reads: Arc<Lane<Reads>>,
+    waiting: Arc<Mutex<Waiters>>,
+    waiters: Arc<AtomicUsize>,
+    watch: Arc<Watch>,
+    threads: Vec<JoinHandle<()>>,
+    process: u32,
+}
+
+impl SqliteStore {
+    /// Opens a file; one that is missing or empty is created and set up.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSetUp`](ErrorKind::NotSetUp) where the file holds something else, or has lost its tables: see
+    /// [`migrate`](Self::migrate). [`Schema`](ErrorKind::Schema) where a newer program has set it up.
+    /// [`Damaged`](ErrorKind::Damaged), [`Permission`](ErrorKind::Permission), [`Storage`](ErrorKind::Storage) as they
+    /// say. [`Configuration`](ErrorKind::Configuration) for a folder that does not exist, a network file system, a file
+    /// that another machine seems to use.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
+        Self::start(Target::File(path.as_ref().to_owned()), options)
+    }
+
+    /// A database in memory, gone when the store is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Configuration`](ErrorKind::Configuration) for settings out of range, or an SQLite older than 3.36.
+    pub fn open_in_memory(options: SqliteOptions) -> Result<Self, StoreError> {
+        let name = format!("/lease-{:016x}", random()?);
+        Self::start(Target::Memory(name), options)
+    }
+
+    /// Adds the tables of a lease store to a file, whatever else is in it, so that leases and the data that they guard
+    /// can be in one database. Nothing is changed where they are there. Any number of processes may do it at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn migrate(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Migration, StoreError> {
+        let target = Target::File(path.as_ref().to_owned());
+        let (_, _, made) = prepare(&target, options, Missing::SetUp)?;
+        Ok(if made { Migration::SetUp } else { Migration::UpToDate })
+    }
+
+    /// The SQL that [`migrate`](Self::migrate) carries out, beside writing one row with a random epoch. SQLite has no
+    /// rights to grant: whoever may write the file and its folder may use the store.
+    #[must_use]
+    pub const fn migration_sql() -> &'static str {
+        schema::TABLES
+    }
+
+    fn start(target: Target, options: SqliteOptions) -> Result<Self, StoreError> {
+        let history = options.history;
+        let max_ttl = options.max_ttl;
+        let (connection, settings, _) = prepare(&target, options, Missing::SetUpIfEmpty)?;
+        let looking = target.connect(&settings.place)?;
+        looking
+            .execute_batch("PRAGMA query_only = ON")
+            .map_err(|error| sqlite_error(&settings.place, "setting up", error))?;
+        let mut capabilities = Capabilities::all("sqlite", max_ttl);
+        capabilities.durable = settings.place.path().is_some();
+        capabilities.history = history.is_some();
+        let mut store = Self {
+            settings: Arc::new(settings),
+            capabilities,
+            writes: Arc::new(Lane::new()),
+            reads: Arc::new(Lane::new()),
+            waiting: Arc::default(),
+            waiters: Arc::default(),
+            watch: Watch::new(),
+            threads: Vec::new(),
+            process: process::id(),
+        };
+        // A thread that cannot be started ends the others, as dropping the store does.
+        store.start_committer(connection)?;
+        store.start_reader(looking)?;
+        store.start_watch()?;
+        Ok(store)
+    }
+
+    fn start_committer(&mut self, connection: Connection) -> Result<(), StoreError> {
+        let (settings, lane) = (Arc::clone(&self.settings), Arc::clone(&self.writes));
+        let (reads, waiters) = (Arc::clone(&self.reads), Arc::clone(&self.waiters));
+        self.spawn("lease-writer", move || {
+            committer::run(connection, &settings, &lane, &|| {
+                if waiters.load(Ordering::SeqCst) > 0 {
+                    reads.nudge();
+                }
+            });
+        })
+    }
+
+    fn start_reader(&mut self, connection: Connection) -> Result<(), StoreError> {
+        let (settings, lane) = (Arc::clone(&self.settings), Arc::clone(&self.reads));
+        let (waiting, waiters) = (Arc::clone(&self.waiting), Arc::clone(&self.waiters));
+        self.spawn("lease-reader", move || reader::run(connection, settings, &lane, &waiting, &waiters))
+    }
+
+    fn start_watch(&mut self) -> Result<(), StoreError> {
+        let (settings, watch) = (Arc::clone(&self.settings), Arc::clone(&self.watch));
+        let (writes, reads) = (Arc::clone(&self.writes), Arc::clone(&self.reads));
+        self.spawn("lease-watch", move || {
+            let place = &settings.place;
+            let waiting = || {
+                let message = format!(
+                    "{place} was locked by another process, or did not answer, for {:?}",
+                    place.timeout
+                );
+                StoreError::new(ErrorKind::Busy, message)
+            };
+            let running = || {
+                let message = format!("{place} did not finish within {:?}", place.timeout);
+                StoreError::new(ErrorKind::Unreachable, message)
+            };
+            watch.run(place.timeout, || {
+                let writing = writes.end_overdue(place.timeout, &waiting, &running);
+                let reading = reads.end_overdue(place.timeout, &waiting, &|| running().nothing_changed());
+                writing || reading
+            });
+        })
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| {
+            StoreError::new(ErrorKind::Configuration, format!("no thread can be started: {error}"))
+                .with_source(error)
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// The parent's connections must not be used by its child.
+    fn here(&self) -> Result<(), StoreError> {
+        if process::id() == self.process {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            ErrorKind::Configuration,
+            format!(
+                "{} was opened by process {}, and this is its child {}: a store does not survive a fork",
+                self.settings.place,
+                self.process,
+                process::id()
+            ),
+        ))
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Batch) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+    ) -> Answer<'_, T> {
+        self.write_or(Box::new(drop), work)
+    }
+
+    /// Has the work done once the future is polled, and not before.
+    fn write_or<T: Send + 'static>(
+        &self,
+        undelivered: Undelivered<T>,
+        work: impl FnMut(&Batch) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+    ) -> Answer<'_, T> {
+        Box::pin(async move {
+            self.here()?;
+            let (work, pending) = request(undelivered, work);
+            self.writes.push(work);
+            self.watch.arm();
+            pending.await
+        })
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Reads) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+    ) -> Answer<'_, T> {
+        Box::pin(async move {
+            self.here()?;
+            let (work, pending) = request(Box::new(drop), work);
+            self.reads.push(work);
+            self.watch.arm();
+            pending.await
+        })
+    }
+
+    fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
+        let claim = match check::claim(claim, self.capabilities.max_ttl) {
+            Ok(claim) => claim,
+            Err(error) => return Box::pin(async { Err(error) }),
+        };
+        let lane = Arc::downgrade(&self.writes);
+        let (resource, owner) = (claim.resource.clone(), claim.owner);
+        let undelivered = move |answer: Outcome<(Acquired, bool)>| {
+            // Decided, but the caller left before it heard: nobody would ever release it.
+            if let (Ok((Acquired::Granted(grant), true)), Some(lane)) = (answer, lane.upgrade()) {
+                let (resource, token) = (resource.clone(), grant.token);
+                lane.push(unasked(move |batch: &Batch| batch.undo(&resource, owner, token)));
+            }
+        };
+        let answer = self.write_or(Box::new(undelivered), move |batch: &Batch| batch.acquire(&claim, again));
+        Box::pin(async move { answer.await.map(|(acquired, _)| acquired) })
+    }
+}
+
+/// A connection to a file that is set up and whose clock is this machine's; whether it had to be set up.
+fn prepare(
+    target: &Target,
+    options: SqliteOptions,
+    missing: Missing,
+) -> Result<(Connection, Settings, bool), StoreError> {
+    check_options(&options)?;
+    let place = Place { path: target.path().map(Path::to_owned), timeout: options.timeout };
+    if let (Some(path), false) = (target.path(), options.allow_network_fs) {
+        filesystem::check(path)?;
+    }
+    let clock: Arc<dyn Clock> = match options.clock {
+        Some(clock) => clock,
+        None => Arc::new(BootClock::read()?),
+    };
+    let boot = Boot::new(clock);
+    let connection = target.connect(&place)?;
+    let made = schema::ensure(&connection, &place, &boot, missing)?;
+    configure(&connection, &place)?;
+    attach(&connection, &place, &boot, options.single_host)?;
+    Ok((connection, Settings { place, boot, max_ttl: options.max_ttl, keep: options.history }, made))
+}
+
+fn check_options(options: &SqliteOptions) -> Result<(), StoreError> {
+    let wrong = |what: String| Err(StoreError::new(ErrorKind::Configuration, what));
+    let longest = SqliteOptions::LONGEST_TTL;
+    if options.max_ttl < Duration::from_millis(1) || options.max_ttl > longest {
+        return wrong(format!("max_ttl is {:?}, expected 1 ms to {longest:?}", options.max_ttl));
+    }
+    if options.timeout < Duration::from_millis(1) {
+        return wrong(format!("timeout is {:?}, expected at least 1 ms", options.timeout));
+    }
+    if options.history == Some(0) {
+        return wrong("history keeps 0 holds, expected at least 1, or `off`".to_owned());
+    }
+    Ok(())
+}
+
+impl Store for SqliteStore {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn epoch(&self) -> Answer<'_, Epoch> {
+        self.read(Reads::epoch)
+    }
+
+    fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        self.claim(claim, false)
+    }
+
+    fn reacquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        self.claim(claim, true)
+    }
+
+    fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
+        match check::ttl(ttl, self.capabilities.max_ttl) {
+            Ok(ttl) => self.write(move |batch| batch.renew(&lease, ttl)),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
+        let max_ttl = self.capabilities.max_ttl;
+        self.write(move |batch| {
+            // In the order of the names, as the tables are.
+            let mut order: Vec<usize> = (0..leases.len()).collect();
+            order.sort_by_key(|&index| leases.get(index).map(|(lease, _)| &lease.resource));
+            let mut answers: Vec<Option<Result<Renewed, StoreError>>> = Vec::new();
+            answers.resize_with(leases.len(), || None);
+            for index in order {
+                let (Some((lease, ttl)), Some(answer)) = (leases.get(index), answers.get_mut(index)) else {
+                    continue;
+                };
+                *answer = Some(match check::ttl(*ttl, max_ttl) {
+                    Ok(ttl) => batch.renew(lease, ttl)?,
+                    Err(error) => Err(error),
+                });
+            }
+            Ok(Ok(answers.into_iter().flatten().collect()))
+        })
+    }
+
+    fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
+        match check::ending(&ending, self.capabilities.max_ttl) {
+            Ok(()) => self.write(move |batch| batch.release(&lease, &ending)),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.write(move |batch| batch.withdraw(&resource, owner))
+    }
+
+    fn revoke(
+        &self,
+        resource: ResourceName,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        match check::text("reason", reason.as_deref()) {
+            Ok(()) => self.write(move |batch| batch.revoke(&resource, expect, reason.as_deref())),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
+        self.read(move |reads| reads.inspect(&resource))
+    }
+
+    fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
+        self.read(move |reads| reads.list(&prefix))
+    }
+
+    fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
+        self.read(move |reads| reads.history(&resource, limit))
+    }
+
+    fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
+        Box::pin(async move {
+            let mut all = Pruned::default();
+            loop {
+                let (pruned, more) = self.write(move |batch| batch.prune(older_than).map(Ok)).await?;
+                all.resources = all.resources.saturating_add(pruned.resources);
+                all.history = all.history.saturating_add(pruned.history);
+                all.floor = pruned.floor;
+                if !more {
+                    return Ok(all);
+                }
+            }
+        })
+    }
+
+    fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.here()?;
+            let until = self.settings.boot.at(0).now.saturating_add(limit);
+            let (slot, pending) = Slot::new(Box::new(drop));
+            {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.add(resource, until, slot);
+                self.waiters.store(waiting.len(), Ordering::SeqCst);
+            }
+            self.reads.nudge();
+            pending.await
+        })
+    }
+
+    fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
+        self.write(move |batch| batch.open_epoch(&opening))
+    }
+
+    fn doctor(&self) -> Answer<'_, Vec<Finding>> {
+        self.read(Reads::doctor)
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("place", &self.settings.place.to_string()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SqliteStore {
+    /// Finishes what is queued, grants that nobody heard of taken back among it, and closes the file.
+    fn drop(&mut self) {
+        let threads = mem::take(&mut self.threads);
+        if process::id() != self.process {
+            // The threads are the parent's; there is nothing here to join, nor a connection that may be closed.
+            mem::forget(threads);
+            return;
+        }
+        self.writes.close();
+        self.reads.close();
+        self.watch.close();
+        for thread in threads {
+            // A panic there has been reported on stderr, and the watch has ended its requests.
+            let _ = thread.join();
+        }
+    }
+}

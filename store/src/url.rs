@@ -1,0 +1,153 @@
+//! Which store, and how: one text.
+
+use std::fmt::Write as _;
+
+use crate::{ErrorKind, StoreError};
+
+/// A store's URL, taken apart but not yet understood by an engine: `sqlite:PATH?timeout=5s`.
+///
+/// The path ends at the first `?`; a `?` that belongs to it is written `%3F`, a `%` is written `%25`. Options are
+/// separated by `&`; each is given once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct StoreUrl {
+    /// The engine, as in `sqlite`.
+    pub scheme: String,
+    /// What stands between the scheme's colon and the `?`, decoded.
+    pub path: String,
+    /// Names and values behind the `?`, decoded, in the order written.
+    pub options: Vec<(String, String)>,
+}
+
+/// The schemes that stores of this project have, for errors.
+const SCHEMES: &str = "sqlite:PATH or sqlite::memory:";
+
+impl StoreUrl {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Configuration`] without a scheme, for an escape that is none, a NUL, bytes that are no UTF-8, an
+    /// option without a value or given twice.
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        let Some((scheme, rest)) = url.split_once(':') else {
+            return Err(wrong(format!("a store's URL begins with its engine, {SCHEMES}; found {url:?}")));
+        };
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
+            && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '+');
+        if !is_scheme {
+            return Err(wrong(format!(
+                "a store's URL begins with its engine, {SCHEMES}; found {scheme:?} before the colon"
+            )));
+        }
+        let (path, query) = match rest.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (rest, None),
+        };
+        let path = decode("path", path)?;
+        let mut options: Vec<(String, String)> = Vec::new();
+        for option in query.into_iter().flat_map(|query| query.split('&')) {
+            let Some((name, value)) = option.split_once('=') else {
+                return Err(wrong(format!("an option is written name=value, found {option:?}")));
+            };
+            let (name, value) = (decode("option's name", name)?, decode("option's value", value)?);
+            if name.is_empty() {
+                return Err(wrong(format!("an option is written name=value, found {option:?}")));
+            }
+            if options.iter().any(|(other, _)| *other == name) {
+                return Err(wrong(format!("the option {name} is given twice")));
+            }
+            options.push((name, value));
+        }
+        Ok(Self { scheme: scheme.to_owned(), path, options })
+    }
+}
+
+/// An error about the URL.
+pub(crate) fn wrong(message: String) -> StoreError {
+    StoreError::new(ErrorKind::Configuration, message)
+}
+
+pub(crate) fn unknown_scheme(scheme: &str) -> StoreError {
+    wrong(format!("there is no store {scheme:?} here, expected {SCHEMES}"))
+}
+
+pub(crate) fn unknown_option(scheme: &str, name: &str, expected: &[&str]) -> StoreError {
+    let mut list = String::new();
+    for (index, name) in expected.iter().enumerate() {
+        let _ = write!(list, "{}{name}", if index == 0 { "" } else { ", " });
+    }
+    wrong(format!("a {scheme} URL has no option {name:?}, expected one of {list}"))
+}
+
+/// Percent-decoding (RFC 3986, 2.1); `+` is a plus sign.
+fn decode(what: &str, text: &str) -> Result<String, StoreError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => {
+                return Err(wrong(format!(
+                    "a % in the {what} is followed by two hexadecimal digits (%25 is a % itself), found {text:?}"
+                )));
+            }
+        }
+    }
+    if bytes.contains(&0) {
+        return Err(wrong(format!("the {what} contains a NUL: {text:?}")));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong(format!("the {what} is not UTF-8 when decoded: {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> (String, Vec<(String, String)>) {
+        let url = StoreUrl::parse(url).unwrap();
+        assert_eq!(url.scheme, "sqlite");
+        (url.path, url.options)
+    }
+
+    #[test]
+    fn paths_and_options_are_decoded() {
+        assert_eq!(parse("sqlite:/var/lib/x.db"), ("/var/lib/x.db".to_owned(), vec![]));
+        assert_eq!(parse("sqlite::memory:").0, ":memory:");
+        assert_eq!(parse("sqlite:a%3Fb%25%20c#d+e").0, "a?b% c#d+e");
+        assert_eq!(parse("sqlite:%C3%A9").0, "é");
+        let options = parse("sqlite:x?timeout=5s&max%5Fttl=1%68").1;
+        assert_eq!(options, [("timeout".into(), "5s".into()), ("max_ttl".into(), "1h".into())]);
+        assert_eq!(parse("sqlite:x?a=b=c").1, [("a".into(), "b=c".into())]);
+    }
+
+    #[test]
+    fn errors_say_what_was_found() {
+        let cases = [
+            ("", "found \"\""),
+            ("x.db", "x.db"),
+            (":x", "before the colon"),
+            ("SQLite:x", "SQLite"),
+            ("C:\\x", "found \"C\""),
+            ("sqlite:x%", "%25"),
+            ("sqlite:x%2", "%25"),
+            ("sqlite:x%zz", "%25"),
+            ("sqlite:x%00", "NUL"),
+            ("sqlite:%FF", "UTF-8"),
+            ("sqlite:x?", "name=value"),
+            ("sqlite:x?timeout", "timeout"),
+            ("sqlite:x?=5s", "name=value"),
+            ("sqlite:x?a=1&a=2", "twice"),
+        ];
+        for (url, expected) in cases {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+        }
+    }
+}
