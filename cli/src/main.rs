@@ -1,0 +1,72 @@
+//! `lease`: runs commands under durable, fenced leases.
+
+mod duration;
+mod exit;
+mod run;
+mod store;
+mod sys;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use exit::Exit;
+use run::RunArgs;
+
+/// Durable, fenced leases for commands
+#[derive(Parser, Debug)]
+#[command(name = "lease", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Run(RunArgs),
+}
+
+fn main() -> ExitCode {
+    // Before anything is opened: what is open now was passed on to us.
+    let inherited = sys::fds::inherited();
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(descriptors) = run::warden::recognize(&args) {
+        run::warden::main(descriptors, inherited);
+    }
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match cli.command {
+        Command::Run(options) => {
+            if let Err(message) = options.cadence() {
+                return fail(Exit::Usage, &message);
+            }
+            match run::run(&options, args, inherited) {
+                Ok(code) => ExitCode::from(code),
+                Err(error) => fail(Exit::Failed, &format!("cannot start a second process: {error}")),
+            }
+        }
+    }
+}
+
+/// The options of a command line that is `lease run`'s.
+fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
+    Cli::try_parse_from(args).map(|cli| match cli.command {
+        Command::Run(options) => options,
+    })
+}
+
+/// Help and version are what was asked for; everything else is a wrong command line.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe is quiet.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(Exit::Usage.code()) } else { ExitCode::SUCCESS }
+}
+
+fn fail(exit: Exit, message: &str) -> ExitCode {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "lease: {message}");
+    ExitCode::from(exit.code())
+}

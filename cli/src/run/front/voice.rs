@@ -1,0 +1,54 @@
+//! What is said on standard error, without ever waiting for it.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::sys::signals;
+
+/// Messages that nobody reads are dropped beyond this many.
+const MOST_UNREAD: usize = 256;
+
+/// A thread that writes: a full pipe must not keep the front from its deadline, nor its end.
+#[derive(Default)]
+pub(crate) struct Voice {
+    writer: Option<(SyncSender<String>, Receiver<()>)>,
+}
+
+impl Voice {
+    /// Says one line.
+    pub(crate) fn say(&mut self, text: &str) {
+        let line = format!("lease: {text}\n");
+        if self.writer.is_none() {
+            self.writer = start();
+        }
+        if let Some((lines, _)) = &self.writer {
+            let _ = lines.try_send(line);
+        }
+    }
+
+    /// Waits until all is written, at most that long.
+    pub(crate) fn finish(&mut self, limit: Duration) {
+        if let Some((lines, finished)) = self.writer.take() {
+            drop(lines);
+            let ended: Result<(), RecvTimeoutError> = finished.recv_timeout(limit);
+            // Either it has written everything, or nobody reads.
+            let _ = ended;
+        }
+    }
+}
+
+fn start() -> Option<(SyncSender<String>, Receiver<()>)> {
+    let (lines, queue) = sync_channel::<String>(MOST_UNREAD);
+    let (finish, finished) = channel();
+    let write = move || {
+        signals::block_all();
+        for line in queue {
+            // Not eprintln: after a hang-up it panics. What cannot be written is not worth ending for.
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+        drop(finish);
+    };
+    thread::Builder::new().name("voice".into()).spawn(write).ok().map(|_| (lines, finished))
+}

@@ -1,0 +1,170 @@
+//! A command and everything that descends from it: who is left, and how all of them are reached.
+
+use std::collections::BTreeMap;
+
+use nix::errno::Errno;
+use nix::libc::{SIGCONT, SIGKILL, SIGTERM};
+use nix::unistd::{Pid, getpid};
+
+use super::course::Scope;
+use crate::sys::descendants::{Seen, descendants, look, visible};
+use crate::sys::process::{group_exists, session, signal, signal_group};
+
+/// What descends from one process of ours.
+pub(crate) struct Tree {
+    /// Our own session: the command's, unless it went elsewhere.
+    session: Option<Pid>,
+    /// The command's group; its number is the command's.
+    group: Option<Pid>,
+    /// The command's end was not taken note of yet, so that nobody else can have its number.
+    has_leader: bool,
+    /// Processes that we may not signal, and their names.
+    refused: BTreeMap<Pid, String>,
+}
+
+/// Who was found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    /// In the command's session.
+    pub(crate) here: BTreeMap<Pid, String>,
+    /// In a session of their own.
+    pub(crate) elsewhere: BTreeMap<Pid, String>,
+}
+
+/// Who a signal reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reached {
+    /// Somebody, or nobody was there to be reached.
+    Some,
+    /// Only processes that we may not signal are there.
+    OnlyRefused,
+}
+
+impl Tree {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { session: session(getpid()).ok(), group: None, has_leader: false, refused: BTreeMap::new() }
+    }
+
+    /// The command runs, in a group of its own.
+    pub(crate) fn plant(&mut self, command: Pid) {
+        self.group = Some(command);
+        self.has_leader = true;
+    }
+
+    /// The command's group.
+    pub(crate) fn group(&self) -> Option<Pid> {
+        self.group
+    }
+
+    /// The command's end was taken note of.
+    pub(crate) fn leader_ended(&mut self) {
+        self.has_leader = false;
+    }
+
+    /// Passes a signal on to the command's group.
+    pub(crate) fn pass_on(&self, signo: i32) {
+        if let Some(group) = self.group {
+            if self.has_leader || self.owns_group(&descendants(getpid())) {
+                let _ = signal_group(group, signo);
+            }
+        }
+    }
+
+    /// Who descends from us and has not ended.
+    pub(crate) fn look(&self) -> Found {
+        let mut found = Found::default();
+        for pid in descendants(getpid()) {
+            if let Some(Seen { name, session, zombie: false, .. }) = look(pid) {
+                let here = Some(session) == self.session;
+                if here { &mut found.here } else { &mut found.elsewhere }.insert(pid, name);
+            }
+        }
+        found
+    }
+
+    /// Whether the group has a member. Where descendants cannot be listed this is all that is known.
+    pub(crate) fn group_lives(&self) -> bool {
+        self.group.is_some_and(group_exists)
+    }
+
+    /// TERM, then CONT: what is stopped must be able to clean up. Nobody gets TERM twice.
+    pub(crate) fn terminate(&mut self, scope: Scope) -> Reached {
+        let all = self.members(getpid(), scope);
+        let owns_group = self.owns_group(&all);
+        let (apart, together): (Vec<Pid>, Vec<Pid>) = all
+            .iter()
+            .copied()
+            .partition(|&pid| !owns_group || look(pid).map(|seen| seen.group) != self.group);
+        if owns_group {
+            self.group.map(|group| signal_group(group, SIGTERM));
+        }
+        // Of those that the group's signal went to it is only asked whether it may have reached them.
+        let mut sent: Vec<_> = together.iter().map(|&pid| (pid, signal(pid, 0))).collect();
+        sent.extend(apart.iter().map(|&pid| (pid, signal(pid, SIGTERM))));
+        let reached = self.count(sent);
+        if owns_group {
+            self.group.map(|group| signal_group(group, SIGCONT));
+        }
+        for &pid in &apart {
+            let _ = signal(pid, SIGCONT);
+        }
+        reached
+    }
+
+    /// KILL: the group in one step, which a chain of forks cannot outrun, then everybody else.
+    pub(crate) fn kill(&mut self, scope: Scope) -> Reached {
+        self.kill_under(getpid(), scope)
+    }
+
+    /// [`kill`](Self::kill) for what descends from another process: the warden, by the front.
+    pub(crate) fn kill_under(&mut self, root: Pid, scope: Scope) -> Reached {
+        // With its leader there, the group needs no look at who is in it.
+        if let Some(group) = self.group.filter(|_| self.has_leader) {
+            let _ = signal_group(group, SIGKILL);
+        }
+        let all = self.members(root, scope);
+        if !self.has_leader && self.owns_group(&all) {
+            self.group.map(|group| signal_group(group, SIGKILL));
+        }
+        self.count(all.into_iter().map(|pid| (pid, signal(pid, SIGKILL))).collect())
+    }
+
+    /// Processes that we may not signal, and their names.
+    pub(crate) fn refused(&self) -> &BTreeMap<Pid, String> {
+        &self.refused
+    }
+
+    fn members(&self, root: Pid, scope: Scope) -> Vec<Pid> {
+        let mut all = descendants(root);
+        if scope == Scope::Session {
+            all.retain(|&pid| session(pid).ok() == self.session);
+        }
+        all
+    }
+
+    /// Whether the group's number is still its own: by the command, or by a member that descends from us. A number
+    /// that is free could be a stranger's.
+    fn owns_group(&self, all: &[Pid]) -> bool {
+        let Some(group) = self.group else { return false };
+        self.has_leader
+            || if visible() {
+                all.iter().any(|&pid| look(pid).is_some_and(|seen| seen.group == group))
+            } else {
+                group_exists(group)
+            }
+    }
+
+    fn count(&mut self, sent: Vec<(Pid, Result<(), Errno>)>) -> Reached {
+        let mut reached = sent.is_empty();
+        for (pid, answer) in sent {
+            if answer == Err(Errno::EPERM) {
+                let name = look(pid).map_or_else(String::new, |seen| seen.name);
+                self.refused.insert(pid, name);
+            } else {
+                reached = true;
+            }
+        }
+        if reached { Reached::Some } else { Reached::OnlyRefused }
+    }
+}

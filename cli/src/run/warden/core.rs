@@ -1,0 +1,363 @@
+//! What the warden does next: the lease's keeper and the command's course, as one pure state machine.
+
+use std::time::Duration;
+
+use lease_machines::{Command, Event, FencingToken, Keeper, KeeperOptions, Loss, Outcome, StopReason};
+
+use crate::run::course::{Course, Left, Leftover, Scope, Step, Why};
+use crate::run::times::Times;
+use crate::sys::process::Ended;
+
+/// The next thing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// Send TERM, then CONT.
+    Term(Scope),
+    /// Send KILL.
+    Kill(Scope),
+    /// Start the command; then call [`Core::started`] or [`Core::could_not_start`].
+    Start(FencingToken),
+    /// Send this to the store.
+    Request(Command),
+    /// The lease is at risk.
+    Warn,
+    /// Another holds the resource: watch for its release until this instant.
+    AwaitVacancy(Duration),
+    /// Nothing before this instant.
+    WaitUntil(Duration),
+    /// It is over.
+    Done(Outcome),
+}
+
+/// A lease, and the command under it.
+///
+/// KILL and TERM come before any request: a process that wakes past the deadline has killed before it asks a store
+/// anything, and nothing that hangs at a store delays them.
+pub(crate) struct Core {
+    keeper: Keeper,
+    times: Times,
+    leftover: Leftover,
+    /// Granted, but the front is stopped: a command that starts now would do so behind the user's back.
+    to_start: Option<FencingToken>,
+    paused: bool,
+    course: Option<Course>,
+    work_over: bool,
+    loss: Option<Loss>,
+}
+
+impl Core {
+    /// One run, which asks for the lease from `now` on.
+    pub(crate) fn new(
+        options: KeeperOptions,
+        times: Times,
+        leftover: Leftover,
+        seed: u64,
+        now: Duration,
+    ) -> Self {
+        Self {
+            keeper: Keeper::new(options.with_stop_lead(times.stop_lead()), seed, now),
+            times,
+            leftover,
+            to_start: None,
+            paused: false,
+            course: None,
+            work_over: false,
+            loss: None,
+        }
+    }
+
+    /// Takes in what a store answered.
+    pub(crate) fn heard(&mut self, event: Event, now: Duration) {
+        self.keeper.handle(event, now);
+    }
+
+    /// Whether the command may be started.
+    pub(crate) fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// The command runs.
+    pub(crate) fn started(&mut self) {
+        self.course = Some(Course::new(self.times, self.leftover));
+    }
+
+    /// The command could not be started: give the lease back.
+    pub(crate) fn could_not_start(&mut self, now: Duration) {
+        self.finish_work(now);
+    }
+
+    /// Somebody wants this run to end before the command was started, or nobody is left who wants it at all.
+    pub(crate) fn give_up(&mut self, now: Duration) {
+        match &mut self.course {
+            Some(course) => course.end(Why::FrontGone, now),
+            None => self.keeper.handle(Event::StopRequested, now),
+        }
+    }
+
+    /// The command that was started, until all of it is gone.
+    pub(crate) fn course(&mut self) -> Option<&mut Course> {
+        self.course.as_mut().filter(|_| !self.work_over)
+    }
+
+    /// How the command ended.
+    pub(crate) fn command_ended(&self) -> Option<Ended> {
+        self.course.as_ref().and_then(Course::ended)
+    }
+
+    /// Why the command was made to end.
+    pub(crate) fn why(&self) -> Option<Why> {
+        self.course.as_ref().and_then(Course::why)
+    }
+
+    /// How the lease was lost, once the command was told.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.loss
+    }
+
+    /// Whether the work is over, and only the lease remains to be given back.
+    pub(crate) fn is_work_over(&self) -> bool {
+        self.work_over
+    }
+
+    /// The deadline of the lease, while it is not known to be lost.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.keeper.stop_deadline()
+    }
+
+    /// What to do at `now`, with `left` of the command still there. To be called until it says to wait.
+    pub(crate) fn next(&mut self, left: Left, now: Duration) -> Action {
+        loop {
+            let mut wake = Duration::MAX;
+            if let Some(course) = self.course.as_mut().filter(|_| !self.work_over) {
+                if let Some(deadline) = self.keeper.stop_deadline() {
+                    course.lease_until(deadline);
+                }
+                match course.step(left, now) {
+                    Step::Term(scope) => return Action::Term(scope),
+                    Step::Kill(scope) => return Action::Kill(scope),
+                    Step::Wait(until) => wake = until,
+                    Step::Finished => self.finish_work(now),
+                }
+            }
+            match self.keeper.poll(now) {
+                Some(Command::StartWork { token }) => self.to_start = Some(token),
+                Some(Command::StopWork { reason }) => self.stop_work(reason, now),
+                Some(Command::Warn) => return Action::Warn,
+                Some(Command::AwaitVacancy { until }) => return Action::AwaitVacancy(until),
+                Some(Command::WaitUntil(until)) => {
+                    return match self.to_start.take_if(|_| !self.paused) {
+                        Some(token) => Action::Start(token),
+                        None => Action::WaitUntil(until.min(wake)),
+                    };
+                }
+                Some(request) => return Action::Request(request),
+                // A finished keeper has an outcome.
+                None => return Action::Done(self.keeper.outcome().unwrap_or(Outcome::Unconfirmed)),
+            }
+        }
+    }
+
+    fn stop_work(&mut self, reason: StopReason, now: Duration) {
+        if let StopReason::Lost(loss) = reason {
+            self.loss = Some(loss);
+        }
+        match &mut self.course {
+            Some(course) => course.end(
+                match reason {
+                    StopReason::Lost(_) => Why::Lost,
+                    StopReason::MaxHold => Why::MaxHold,
+                    StopReason::Requested => Why::FrontGone,
+                },
+                now,
+            ),
+            // Nothing was started.
+            None => self.finish_work(now),
+        }
+    }
+
+    fn finish_work(&mut self, now: Duration) {
+        self.to_start = None;
+        self.work_over = true;
+        self.keeper.handle(Event::WorkFinished, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lease_machines::{Cadence, NotHeld, Rejection};
+
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    const TTL: Duration = ms(10_000);
+
+    fn token() -> FencingToken {
+        FencingToken::new(7).unwrap()
+    }
+
+    /// ttl 10 s, renewed and at risk by thirds; 2 s from TERM to KILL, the margin is 500 ms.
+    fn core() -> Core {
+        let cadence = Cadence::new(TTL, TTL / 3, TTL / 3).unwrap();
+        Core::new(KeeperOptions::new(cadence), Times::new(TTL, ms(2_000)), Leftover::Wait, 1, ms(0))
+    }
+
+    fn running() -> Core {
+        let mut core = core();
+        let Action::Request(Command::Acquire { attempt, .. }) = core.next(Left::Nothing, ms(0)) else {
+            unreachable!()
+        };
+        core.heard(Event::Granted { attempt, token: token(), ttl: TTL, sent: ms(0) }, ms(1));
+        assert_eq!(core.next(Left::Nothing, ms(1)), Action::Start(token()));
+        core.started();
+        core
+    }
+
+    /// Everything it wants to do at `now` before it waits.
+    fn all(core: &mut Core, left: Left, now: Duration) -> Vec<Action> {
+        let mut actions = Vec::new();
+        loop {
+            let action = core.next(left, now);
+            actions.push(action);
+            if matches!(action, Action::WaitUntil(_) | Action::AwaitVacancy(_) | Action::Done(_)) {
+                return actions;
+            }
+        }
+    }
+
+    /// The machine slept for an hour. Nothing may be sent before KILL, and no TERM at all: the command must not run on
+    /// to hear it.
+    #[test]
+    fn scenario_25_woken_past_the_deadline_kill_comes_before_any_request_and_no_term() {
+        let mut core = running();
+        assert!(matches!(all(&mut core, Left::Here, ms(10))[..], [Action::WaitUntil(_)]));
+        let woken = all(&mut core, Left::Here, ms(3_600_000));
+        assert_eq!(woken[0], Action::Kill(Scope::All), "{woken:?}");
+        assert!(
+            woken.iter().all(|action| matches!(action, Action::Kill(_) | Action::WaitUntil(_))),
+            "{woken:?}"
+        );
+        core.course().unwrap().command_ended(Ended::Signal(9));
+        assert!(matches!(core.next(Left::Nothing, ms(3_600_005)), Action::Done(Outcome::Lost(_))));
+    }
+
+    /// The same with a renewal on its way when the machine fell asleep, and its good answer waiting at waking.
+    #[test]
+    fn scenario_25_an_answer_that_waited_revives_nothing() {
+        let mut core = running();
+        let Action::Request(Command::Renew { attempt, .. }) = core.next(Left::Here, ms(3_400)) else {
+            unreachable!()
+        };
+        let woken = ms(3_600_000);
+        core.heard(Event::Renewed { attempt, token: token(), ttl: TTL, sent: ms(3_400) }, woken);
+        assert_eq!(core.next(Left::Here, woken), Action::Kill(Scope::All));
+    }
+
+    #[test]
+    fn a_store_that_never_answers_brings_term_well_before_kill_and_both_before_the_deadline() {
+        let mut core = running();
+        let mut now = ms(10);
+        let (mut term, mut kill) = (None, None);
+        while kill.is_none() {
+            for action in all(&mut core, Left::Here, now) {
+                match action {
+                    Action::Term(Scope::All) => term = Some(now),
+                    Action::Kill(Scope::All) => kill = Some(now),
+                    Action::WaitUntil(until) => now = until,
+                    Action::Request(Command::Renew { .. }) | Action::Warn => assert_eq!(kill, None),
+                    other => unreachable!("{other:?}"),
+                }
+                if kill.is_some() {
+                    break;
+                }
+            }
+        }
+        // The deadline is 10 s less a drift allowance of 10 ms.
+        assert_eq!((term, kill), (Some(ms(7_490)), Some(ms(9_490))));
+        assert_eq!(core.loss(), Some(Loss::Unreachable));
+    }
+
+    #[test]
+    fn a_renewal_after_term_keeps_the_lease_but_not_the_command() {
+        let mut core = running();
+        let mut renewal = None;
+        let mut now = ms(10);
+        'told: loop {
+            for action in all(&mut core, Left::Here, now) {
+                match action {
+                    Action::Request(Command::Renew { attempt, .. }) => renewal = Some((attempt, now)),
+                    Action::WaitUntil(until) => now = until,
+                    Action::Term(_) => break 'told,
+                    _ => {}
+                }
+            }
+        }
+        if let Action::Request(Command::Renew { attempt, .. }) = core.next(Left::Here, now) {
+            renewal = Some((attempt, now));
+        }
+        let (attempt, sent) = renewal.unwrap();
+        core.heard(Event::Renewed { attempt, token: token(), ttl: TTL, sent }, now + ms(1));
+        assert!(core.deadline().unwrap() > ms(15_000));
+        core.course().unwrap().command_ended(Ended::Code(0));
+        let Action::Request(Command::Release { attempt, .. }) = core.next(Left::Nothing, now + ms(5)) else {
+            unreachable!()
+        };
+        core.heard(Event::Released { attempt }, now + ms(6));
+        assert!(matches!(core.next(Left::Nothing, now + ms(6)), Action::Done(Outcome::Lost(_))));
+    }
+
+    #[test]
+    fn a_refused_renewal_brings_term_at_once() {
+        let mut core = running();
+        let Action::Request(Command::Renew { attempt, .. }) = core.next(Left::Here, ms(3_400)) else {
+            unreachable!()
+        };
+        let reason = Rejection::Vacant;
+        core.heard(Event::Rejected { attempt, reason, remaining: Duration::ZERO }, ms(3_401));
+        assert_eq!(core.next(Left::Here, ms(3_401)), Action::Term(Scope::All));
+        assert_eq!(core.next(Left::Here, ms(3_402)), Action::WaitUntil(ms(5_401)));
+        assert_eq!(core.next(Left::Here, ms(5_401)), Action::Kill(Scope::All));
+        assert_eq!((core.loss(), core.why()), (Some(Loss::Vacated), Some(Why::Lost)));
+    }
+
+    #[test]
+    fn nothing_starts_while_the_front_is_stopped() {
+        let mut core = core();
+        core.pause(true);
+        let Action::Request(Command::Acquire { attempt, .. }) = core.next(Left::Nothing, ms(0)) else {
+            unreachable!()
+        };
+        core.heard(Event::Granted { attempt, token: token(), ttl: TTL, sent: ms(0) }, ms(1));
+        assert!(matches!(core.next(Left::Nothing, ms(1)), Action::WaitUntil(_)));
+        assert!(matches!(core.next(Left::Nothing, ms(3_400)), Action::Request(Command::Renew { .. })));
+        core.pause(false);
+        assert_eq!(core.next(Left::Nothing, ms(3_401)), Action::Start(token()));
+    }
+
+    #[test]
+    fn giving_up_while_the_front_is_stopped_gives_the_lease_back() {
+        let mut core = core();
+        core.pause(true);
+        let Action::Request(Command::Acquire { attempt, .. }) = core.next(Left::Nothing, ms(0)) else {
+            unreachable!()
+        };
+        core.heard(Event::Granted { attempt, token: token(), ttl: TTL, sent: ms(0) }, ms(1));
+        let _ = core.next(Left::Nothing, ms(1));
+        core.give_up(ms(2));
+        assert!(matches!(core.next(Left::Nothing, ms(2)), Action::Request(Command::Release { .. })));
+    }
+
+    #[test]
+    fn giving_up_a_wait_withdraws_what_is_on_its_way() {
+        let mut core = core();
+        let _ = core.next(Left::Nothing, ms(0));
+        core.give_up(ms(5));
+        let Action::Request(Command::Withdraw { attempt, .. }) = core.next(Left::Nothing, ms(5)) else {
+            unreachable!()
+        };
+        core.heard(Event::Released { attempt }, ms(6));
+        assert_eq!(core.next(Left::Nothing, ms(6)), Action::Done(Outcome::NotHeld(NotHeld::Stopped)));
+    }
+}

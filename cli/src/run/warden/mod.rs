@@ -1,0 +1,471 @@
+//! The warden: takes the lease, renews it, starts the command, parents it, kills it, releases the lease.
+//!
+//! A process of its own, in a group of its own and the front's session. Whatever stops or kills the front leaves it at
+//! work; whatever stops or kills it is seen by the front. It never writes to standard error, which may be a full pipe:
+//! what it has to say goes to the front.
+
+mod command;
+mod core;
+mod link;
+mod report;
+mod requests;
+
+use std::ffi::OsString;
+use std::future::{Future, pending};
+use std::io::{self, Read};
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use lease_machines::{FencingToken, KeeperOptions, Outcome};
+use nix::libc;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getppid};
+
+use self::core::{Action, Core};
+use self::link::Link;
+use self::report::Report;
+use self::requests::{Heard, Requests};
+use super::args::{RunArgs, Wait};
+use super::course::{Left, Why};
+use super::page::{Page, Verdict};
+use super::tree::{Reached, Tree};
+use super::wire::{Inbox, Note, Order, Plan};
+use crate::exit::Exit;
+use crate::store;
+use crate::sys::process::{self, Change, Ended, Waited};
+use crate::sys::ready::Ready;
+use crate::sys::signals::Signals;
+use crate::sys::terminal::Terminal;
+use crate::sys::timer::BootTimer;
+use crate::sys::{clock, fds};
+
+/// What a terminal or a service manager sends to everybody, and what the front passes on.
+pub(crate) const IGNORED: &[Signal] = &[
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGPIPE,
+    Signal::SIGWINCH,
+];
+
+/// The first argument of the warden's command line: it names neither `lease` nor `run`, so that `killall lease` and
+/// `pkill -f 'lease run'` do not reach both processes at once.
+pub(crate) const NAME: &str = "warden";
+/// Its second.
+pub(crate) const OF: &str = "--of";
+
+/// A late grant is given back within this time, or ends by itself.
+const STRAY_LIMIT: Duration = Duration::from_millis(500);
+
+/// Whoever interrupts a release does not want to wait for it, but a store that answers does so sooner.
+const RELEASE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The descriptors that the front passes on, if this is the command line of a warden.
+pub(crate) fn recognize(args: &[OsString]) -> Option<[RawFd; 2]> {
+    match args {
+        [name, of, _front, socket, page] if name == NAME && of == OF => {
+            Some([socket.to_str()?.parse().ok()?, page.to_str()?.parse().ok()?])
+        }
+        _ => None,
+    }
+}
+
+/// The warden's `main`. It leaves no other way than by ending the process: whatever waits for a store waits in vain.
+pub(crate) fn main([socket, page]: [RawFd; 2], inherited: Vec<RawFd>) -> ! {
+    process::set_name(c"warden");
+    // Without a front that listens, there is nobody to tell of an error.
+    let code = match (fds::adopt(socket), fds::adopt(page)) {
+        (Ok(socket), Ok(page)) => serve(socket, page, inherited).unwrap_or(Exit::Failed.code()),
+        _ => Exit::Usage.code(),
+    };
+    process::leave(code)
+}
+
+fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8> {
+    let page = Page::map(page)?;
+    let adopts = process::adopt_orphans();
+    let mut socket = UnixStream::from(socket);
+    let mut inbox = Inbox::default();
+    let plan = read_plan(&mut socket, &mut inbox)?;
+    let args = super::parse(&plan.args).map_err(|error| io::Error::other(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let mut link = Link::new(socket, inbox)?;
+        let verdict = match prepare(&args) {
+            Ok((requests, options)) => {
+                let mut warden = Warden::new(args, plan, page, link, adopts, inherited, requests, options)?;
+                let verdict = warden.run().await?;
+                warden.leave(verdict)
+            }
+            Err(refusal) => {
+                link.tell(&Note::Say(refusal.message));
+                Verdict::Own(refusal.exit.code())
+            }
+        };
+        page.set_verdict(verdict);
+        Ok(0)
+    })
+}
+
+fn read_plan(socket: &mut UnixStream, inbox: &mut Inbox) -> io::Result<Plan> {
+    let mut buffer = [0; 4096];
+    loop {
+        match inbox.order() {
+            Some(Order::Plan(plan)) => return Ok(plan),
+            // The plan comes first.
+            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+            None => {}
+        }
+        match socket.read(&mut buffer)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => inbox.push(buffer.get(..read).unwrap_or_default()),
+        }
+    }
+}
+
+fn prepare(args: &RunArgs) -> Result<(Requests, KeeperOptions), store::Refusal> {
+    let usage = |message: String| store::Refusal { exit: Exit::Usage, message };
+    let cadence = args.cadence().map_err(usage)?;
+    let located = store::locate(args.store.as_deref())?;
+    let claim = command::claim(args, cadence.ttl())?;
+    let store = store::open(&located)?;
+    let wait = match args.wait {
+        _ if args.no_wait || args.skip_if_held => lease_machines::Wait::No,
+        Wait::For(limit) => lease_machines::Wait::Until(clock::now().saturating_add(limit)),
+        Wait::Forever => lease_machines::Wait::Forever,
+    };
+    let options = KeeperOptions::new(cadence).with_wait(wait).with_max_hold(args.max_hold);
+    Ok((Requests::new(store, claim), options))
+}
+
+struct Warden {
+    args: RunArgs,
+    plan: Plan,
+    page: Page,
+    link: Link,
+    core: Core,
+    requests: Requests,
+    tree: Tree,
+    report: Report,
+    terminal: Option<Terminal>,
+    children: Ready<Signals>,
+    timer: Ready<BootTimer>,
+    inherited: Vec<RawFd>,
+    /// Orphans come to us, so that "no child" means "nothing left".
+    adopts: bool,
+    command: Option<Pid>,
+    /// The last KILL or TERM met only processes that we may not signal.
+    only_refused: bool,
+    /// The first signal that means "end" and came before the command ran, or after it.
+    interrupted: Option<i32>,
+    could_not_start: Option<Exit>,
+    /// The release was interrupted; its answer is not waited for beyond this.
+    leave_at: Option<Duration>,
+    front_gone: bool,
+}
+
+/// Something that the loop waits for.
+enum Happened {
+    Child,
+    Time,
+    Heard(Heard),
+    Order(Option<Order>),
+}
+
+impl Warden {
+    #[allow(clippy::too_many_arguments)] // Each is made before the next can fail.
+    fn new(
+        args: RunArgs,
+        plan: Plan,
+        page: Page,
+        link: Link,
+        adopts: bool,
+        inherited: Vec<RawFd>,
+        requests: Requests,
+        options: KeeperOptions,
+    ) -> io::Result<Self> {
+        let core = Core::new(options, args.times(), args.leftover, requests.owner().value(), clock::now());
+        Ok(Self {
+            report: Report::new(&args)?,
+            plan,
+            page,
+            link,
+            core,
+            requests,
+            tree: Tree::new(),
+            terminal: Terminal::controlling(),
+            children: Ready::new(Signals::listen([Signal::SIGCHLD])?)?,
+            timer: Ready::new(BootTimer::new()?)?,
+            inherited,
+            adopts,
+            command: None,
+            only_refused: false,
+            interrupted: None,
+            could_not_start: None,
+            leave_at: None,
+            front_gone: false,
+            args,
+        })
+    }
+
+    async fn run(&mut self) -> io::Result<Verdict> {
+        loop {
+            let left = self.left();
+            let now = clock::now();
+            self.publish_deadline();
+            match self.core.next(left, now) {
+                Action::Term(scope) => {
+                    self.report.ending(&self.core, &self.args, &mut self.link);
+                    let reached = self.tree.terminate(scope);
+                    self.reached(reached);
+                }
+                Action::Kill(scope) => {
+                    self.report.ending(&self.core, &self.args, &mut self.link);
+                    let reached = self.tree.kill(scope);
+                    self.reached(reached);
+                }
+                Action::Start(token) => self.start(token)?,
+                Action::Request(request) => {
+                    self.requests.set_ending(command::ending(&self.args, self.core.command_ended()));
+                    self.requests.send(request, now);
+                }
+                Action::Warn => self.report.at_risk(&self.core, &self.args, &mut self.link),
+                Action::AwaitVacancy(until) => {
+                    self.requests.await_vacancy(until, now);
+                    self.wait(until).await?;
+                }
+                Action::WaitUntil(until) => {
+                    if self.core.course().is_some_and(|course| course.waits_for_leftovers()) {
+                        self.report.leftovers(&self.tree, &self.args, &mut self.link);
+                    }
+                    if self.leave_at.is_some_and(|at| now >= at) {
+                        return Ok(self.verdict(Outcome::Unconfirmed));
+                    }
+                    self.wait(self.leave_at.map_or(until, |at| at.min(until))).await?;
+                }
+                Action::Done(outcome) => {
+                    self.give_back_stray().await?;
+                    return Ok(self.verdict(outcome));
+                }
+            }
+        }
+    }
+
+    /// Waits for the next thing to happen, at most until that instant.
+    async fn wait(&mut self, until: Duration) -> io::Result<()> {
+        self.timer.get().set(Some(until).filter(|&until| until != Duration::MAX))?;
+        let happened = {
+            let Self { link, requests, children, timer, front_gone, .. } = self;
+            tokio::select! {
+                biased;
+                ready = children.wait() => { ready?; Happened::Child }
+                ready = timer.wait() => { ready?; Happened::Time }
+                order = unless(*front_gone, link.order()) => Happened::Order(order),
+                heard = requests.answer() => Happened::Heard(heard),
+            }
+        };
+        let now = clock::now();
+        match happened {
+            Happened::Child => while self.children.get().next().is_some() {},
+            Happened::Time => {}
+            Happened::Heard(heard) => {
+                self.report.heard(&heard, &self.args, &mut self.link, self.core.is_work_over());
+                self.core.heard(heard.event, now);
+            }
+            Happened::Order(None) => {
+                self.front_gone = true;
+                self.core.give_up(now);
+            }
+            Happened::Order(Some(order)) => self.obey(order, now),
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order, now: Duration) {
+        match order {
+            Order::Signal(signo) => {
+                let ends = matches!(signo, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
+                if let Some(course) = self.core.course() {
+                    if ends {
+                        course.asked_to_end();
+                    }
+                    self.tree.pass_on(signo);
+                } else if ends {
+                    self.interrupted.get_or_insert(signo);
+                    match self.command {
+                        None => self.core.give_up(now),
+                        Some(_) => drop(self.leave_at.get_or_insert(now.saturating_add(RELEASE_LIMIT))),
+                    }
+                }
+            }
+            Order::Pause => self.core.pause(true),
+            Order::Resume => self.core.pause(false),
+            Order::Plan(_) => {}
+        }
+    }
+
+    fn start(&mut self, token: FencingToken) -> io::Result<()> {
+        // Before the fork: should it hang, the front sees the deadline pass.
+        self.page.set_deadline(self.core.deadline());
+        let mut command = command::build(&self.args, &self.requests, token);
+        match command::spawn(&mut command, &self.plan, self.terminal.as_ref()) {
+            Ok(pid) => {
+                self.command = Some(pid);
+                self.page.set_command(Some(pid));
+                self.tree.plant(pid);
+                self.core.started();
+                self.report.started(token, pid, &mut self.link);
+                self.link.tell(&Note::Started(pid.as_raw()));
+                fds::let_go_of_pipes()?;
+                fds::let_go_of_errors()?;
+                fds::close(self.inherited.drain(..));
+            }
+            Err(error) => {
+                let (exit, message) = command::failure(&self.args, &error);
+                self.link.tell(&Note::Say(message));
+                self.could_not_start = Some(exit);
+                self.core.could_not_start(clock::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what happened to children. True where none is left.
+    fn reap(&mut self) -> (bool, bool) {
+        let mut any = false;
+        loop {
+            match process::wait() {
+                Waited::Changed(pid, change) => {
+                    any = true;
+                    if Some(pid) == self.command {
+                        self.command_changed(change);
+                    }
+                }
+                Waited::Nothing => return (any, false),
+                Waited::NoChildren => return (any, true),
+            }
+        }
+    }
+
+    fn command_changed(&mut self, change: Change) {
+        match change {
+            Change::Ended(how) => {
+                self.page.set_command(None);
+                self.tree.leader_ended();
+                if let Some(course) = self.core.course() {
+                    course.command_ended(how);
+                    // The keyboard's signals go to the command's group past the front: whoever typed them wants an end.
+                    if matches!(how, Ended::Signal(libc::SIGINT | libc::SIGQUIT)) {
+                        course.asked_to_end();
+                    }
+                }
+                self.link.tell(&Note::Ended(how));
+            }
+            Change::Stopped(signo) => self.link.tell(&Note::Stopped(signo)),
+            Change::Continued => self.link.tell(&Note::Continued),
+        }
+    }
+
+    /// What is left of the command.
+    fn left(&mut self) -> Left {
+        /// A chain of forks can outrun a look many times in a row; it is looked at again later.
+        const LOOKS: u32 = 8;
+        let (_, none) = self.reap();
+        let why = self.core.why();
+        let Some(course) = self.core.course() else { return Left::Nothing };
+        if none && self.adopts {
+            return Left::Nothing;
+        }
+        let some = if self.only_refused { Left::Untouchable } else { Left::Here };
+        if course.ended().is_none() || why.is_some_and(|why| why != Why::LeftBehind) && self.adopts {
+            return some;
+        }
+        if !self.adopts {
+            return if self.tree.group_lives() { some } else { Left::Nothing };
+        }
+        // Somebody lives, and it matters where. Two equal looks with nobody gone in between are an answer.
+        for _ in 0..LOOKS {
+            let first = self.tree.look();
+            if !first.here.is_empty() {
+                return some;
+            }
+            match self.reap() {
+                (_, true) => return Left::Nothing,
+                (false, false) if self.tree.look() == first && !self.reap().0 => return Left::Elsewhere,
+                _ => {}
+            }
+        }
+        some
+    }
+
+    fn reached(&mut self, reached: Reached) {
+        self.only_refused = reached == Reached::OnlyRefused;
+        self.report.refused(&self.tree, &self.args, &mut self.link);
+    }
+
+    /// The front watches it while there is anything to be killed.
+    fn publish_deadline(&mut self) {
+        let deadline = self.core.deadline();
+        match (self.core.course().is_some(), deadline) {
+            (true, Some(deadline)) => self.page.set_deadline(Some(deadline)),
+            // A lease that is lost had its deadline: the last one stays.
+            (true, None) => {}
+            (false, _) => self.page.set_deadline(None),
+        }
+    }
+
+    async fn give_back_stray(&mut self) -> io::Result<()> {
+        let limit = clock::now().saturating_add(STRAY_LIMIT);
+        while self.requests.has_stray() && clock::now() < limit {
+            self.wait(limit).await?;
+        }
+        Ok(())
+    }
+
+    fn verdict(&mut self, outcome: Outcome) -> Verdict {
+        self.report.outcome(outcome, &self.core, &self.args, &mut self.link);
+        match outcome {
+            Outcome::Lost(_) => Verdict::Lost,
+            Outcome::NotHeld(why) => match self.interrupted {
+                Some(signo) => Verdict::Interrupted(signo),
+                None => Verdict::Own(self.report.not_held(why, &self.args)),
+            },
+            Outcome::Stood | Outcome::Unconfirmed => {
+                if let Some(exit) = self.could_not_start {
+                    Verdict::Own(exit.code())
+                } else if self.core.why() == Some(Why::MaxHold) {
+                    Verdict::Own(Exit::MaxHold.code())
+                } else if let Some(how) = self.core.command_ended() {
+                    Verdict::Ended(how)
+                } else {
+                    // Granted, but given up before the command was started.
+                    self.interrupted.map_or(Verdict::Own(Exit::Failed.code()), Verdict::Interrupted)
+                }
+            }
+        }
+    }
+
+    /// The last things: whatever else the front learns of us, it finds the verdict in the page. Nothing is dropped: a
+    /// store that is shut down in good order waits for what it is at, and the store may not answer.
+    fn leave(&self, verdict: Verdict) -> ! {
+        self.page.set_deadline(None);
+        self.page.set_verdict(verdict);
+        // A front that was stopped, by Ctrl-Z or by hand, must come and say that the lease is lost.
+        if verdict == Verdict::Lost && !self.front_gone {
+            let _ = process::signal(getppid(), libc::SIGCONT);
+        }
+        process::leave(0)
+    }
+}
+
+/// The future, or never.
+async fn unless<T>(not: bool, future: impl Future<Output = T>) -> T {
+    if not { pending().await } else { future.await }
+}

@@ -1,0 +1,240 @@
+//! What is asked of the store, and how its answers reach the keeper.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_machines::{Command, Event, FencingToken, OwnerId};
+use lease_machines_store::{
+    Acquired, Claim, End, Ending, Epoch, LeaseRef, Occupant, Rejected, Released, Renewed, ResourceName,
+    Store, StoreError, Undecided,
+};
+
+type Reply = Pin<Box<dyn Future<Output = Heard>>>;
+
+/// What an answer means for the keeper, and what a person may want to know of it.
+pub(crate) struct Heard {
+    /// For the keeper.
+    pub(crate) event: Event,
+    /// For people.
+    pub(crate) news: Option<News>,
+}
+
+/// What an answer said besides yes or no.
+pub(crate) enum News {
+    /// The epoch of a grant.
+    Granted(Epoch),
+    /// The holder that is in the way.
+    Held(Occupant),
+    /// The work was done before.
+    Done(End),
+    /// The call brought no decision.
+    Failed(StoreError),
+}
+
+/// The requests of one run. One is in flight at most; a newer one takes the place of the one before, which nobody waits
+/// for any more.
+pub(crate) struct Requests {
+    store: Arc<dyn Store>,
+    claim: Claim,
+    ending: Ending,
+    in_flight: Option<Reply>,
+    vacancy: Option<(Duration, Reply)>,
+    /// A grant that came too late is given back beside everything else.
+    stray: Option<Reply>,
+}
+
+impl Requests {
+    /// `claim` is what an acquire asks for; its attempt and ttl are the keeper's.
+    pub(crate) fn new(store: Arc<dyn Store>, claim: Claim) -> Self {
+        Self { store, claim, ending: Ending::default(), in_flight: None, vacancy: None, stray: None }
+    }
+
+    /// What a release will say of the work.
+    pub(crate) fn set_ending(&mut self, ending: Ending) {
+        self.ending = ending;
+    }
+
+    /// Who asks.
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.claim.owner
+    }
+
+    /// The epoch that the lease was granted in.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        self.claim.epoch
+    }
+
+    /// Whether a late grant is still being given back.
+    pub(crate) fn has_stray(&self) -> bool {
+        self.stray.is_some()
+    }
+
+    /// Sends what the keeper commands. `now` is the poll's.
+    pub(crate) fn send(&mut self, command: Command, now: Duration) {
+        let store = Arc::clone(&self.store);
+        match command {
+            Command::Acquire { attempt, ttl, .. } => {
+                let claim = self.claim(attempt, ttl);
+                self.in_flight =
+                    Some(Box::pin(async move { claimed(attempt, now, store.acquire(claim).await) }));
+            }
+            Command::Reacquire { attempt, ttl, .. } => {
+                let claim = self.claim(attempt, ttl);
+                self.in_flight =
+                    Some(Box::pin(async move { claimed(attempt, now, store.reacquire(claim).await) }));
+            }
+            Command::Renew { attempt, token, ttl, .. } => {
+                let lease = self.lease(token);
+                self.in_flight =
+                    Some(Box::pin(async move { renewed(attempt, now, store.renew(lease, ttl).await) }));
+            }
+            Command::Release { attempt, token, .. } => {
+                let (lease, ending) = (self.lease(token), self.ending.clone());
+                self.in_flight =
+                    Some(Box::pin(async move { released(attempt, store.release(lease, ending).await) }));
+            }
+            Command::Withdraw { attempt, .. } => {
+                let (resource, owner) = (self.resource(), self.claim.owner);
+                self.in_flight =
+                    Some(Box::pin(async move { released(attempt, store.withdraw(resource, owner).await) }));
+            }
+            Command::ReleaseStray { token } => {
+                let lease = self.lease(token);
+                self.stray = Some(Box::pin(async move {
+                    let _ = store.release(lease, Ending::default()).await;
+                    Heard { event: Event::Tick, news: None }
+                }));
+            }
+            // Not requests.
+            Command::StartWork { .. }
+            | Command::Warn
+            | Command::StopWork { .. }
+            | Command::AwaitVacancy { .. }
+            | Command::WaitUntil(_) => {}
+        }
+    }
+
+    /// Watches for the release of the resource until that instant.
+    pub(crate) fn await_vacancy(&mut self, until: Duration, now: Duration) {
+        if self.vacancy.as_ref().is_some_and(|(watched, _)| *watched == until) {
+            return;
+        }
+        let (store, resource, limit) = (Arc::clone(&self.store), self.resource(), until.saturating_sub(now));
+        let watch = Box::pin(async move {
+            let news = match store.wait(resource, limit).await {
+                Ok(()) => None,
+                // Whoever cannot watch asks again at the end of the wait.
+                Err(error) => {
+                    let news = Some(News::Failed(error));
+                    return Heard { event: Event::Tick, news };
+                }
+            };
+            Heard { event: Event::Woken, news }
+        });
+        self.vacancy = Some((until, watch));
+    }
+
+    /// The next answer. Dropping this future loses none.
+    pub(crate) async fn answer(&mut self) -> Heard {
+        let Self { in_flight, vacancy, stray, .. } = self;
+        let heard = tokio::select! {
+            biased;
+            heard = landed(in_flight) => { *in_flight = None; heard }
+            heard = landed(stray) => { *stray = None; heard }
+            heard = async {
+                match vacancy {
+                    Some((_, watch)) => watch.await,
+                    None => pending().await,
+                }
+            } => { *vacancy = None; heard }
+        };
+        if let Some(News::Granted(epoch)) = heard.news {
+            self.claim.epoch = Some(epoch);
+            self.vacancy = None;
+        }
+        heard
+    }
+
+    fn claim(&self, attempt: u64, ttl: Duration) -> Claim {
+        let mut claim = self.claim.clone().with_attempt(attempt);
+        claim.ttl = ttl;
+        claim
+    }
+
+    fn lease(&self, token: FencingToken) -> LeaseRef {
+        LeaseRef::new(self.resource(), self.claim.owner, token, self.claim.epoch)
+    }
+
+    fn resource(&self) -> ResourceName {
+        self.claim.resource.clone()
+    }
+}
+
+async fn landed(reply: &mut Option<Reply>) -> Heard {
+    match reply {
+        Some(reply) => reply.await,
+        None => pending().await,
+    }
+}
+
+fn claimed(attempt: u64, sent: Duration, answer: Result<Acquired, StoreError>) -> Heard {
+    match answer {
+        Ok(Acquired::Granted(grant)) => Heard {
+            event: Event::Granted { attempt, token: grant.token, ttl: grant.ttl, sent },
+            news: Some(News::Granted(grant.epoch)),
+        },
+        Ok(Acquired::AlreadyDone(end)) => {
+            Heard { event: Event::AlreadyDone { attempt }, news: Some(News::Done(end)) }
+        }
+        Ok(Acquired::Rejected(rejected)) => refused(attempt, rejected),
+        Err(error) => undecided(attempt, error),
+        Ok(_) => unheard_of(attempt),
+    }
+}
+
+fn renewed(attempt: u64, sent: Duration, answer: Result<Renewed, StoreError>) -> Heard {
+    match answer {
+        Ok(Renewed::Renewed(grant)) => {
+            Heard { event: Event::Renewed { attempt, token: grant.token, ttl: grant.ttl, sent }, news: None }
+        }
+        Ok(Renewed::Rejected(rejected)) => refused(attempt, rejected),
+        Err(error) => undecided(attempt, error),
+        Ok(_) => unheard_of(attempt),
+    }
+}
+
+fn released(attempt: u64, answer: Result<Released, StoreError>) -> Heard {
+    match answer {
+        Ok(Released::Released | Released::Retained(_) | Released::AlreadyReleased) => {
+            Heard { event: Event::Released { attempt }, news: None }
+        }
+        Ok(Released::Rejected(rejected)) => refused(attempt, rejected),
+        Err(error) => undecided(attempt, error),
+        Ok(_) => unheard_of(attempt),
+    }
+}
+
+fn refused(attempt: u64, rejected: Rejected) -> Heard {
+    let remaining = rejected.occupant.as_ref().map_or(Duration::ZERO, |occupant| occupant.remaining);
+    Heard {
+        event: Event::Rejected { attempt, reason: rejected.reason, remaining },
+        news: rejected.occupant.map(News::Held),
+    }
+}
+
+fn undecided(attempt: u64, error: StoreError) -> Heard {
+    let event = match (error.kind(), error.undecided()) {
+        (lease_machines_store::ErrorKind::NewEpoch { .. }, _) => Event::NewEpoch,
+        (_, Undecided::NotDone) => Event::NotDone { attempt },
+        (_, Undecided::Unknown) => Event::NoAnswer { attempt },
+        (_, Undecided::Refused) => Event::Refused { attempt },
+    };
+    Heard { event, news: Some(News::Failed(error)) }
+}
+
+/// An answer that a newer store library gives and this program does not know: it decides nothing.
+fn unheard_of(attempt: u64) -> Heard {
+    Heard { event: Event::NoAnswer { attempt }, news: None }
+}
