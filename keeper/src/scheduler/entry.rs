@@ -1,0 +1,345 @@
+//! One lease, as the scheduler sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_machines::{Event, FencingToken, Keeper, Loss, NotHeld, Outcome, StopReason};
+use lease_machines_store::{
+    Acquired, Claim, End, Ending, ErrorKind, Grant, LeaseRef, Occupant, Rejected, Released, Renewed,
+    StoreError, Undecided, Vacated, VacatedHow, WorkResult,
+};
+use tokio::sync::oneshot;
+use tokio::task::Id;
+
+use super::core::Request;
+use super::queue::Place;
+use crate::error::{AlreadyDone, Occupied};
+use crate::lease::Shared;
+use crate::options::Parts;
+use crate::telemetry::Trace;
+use crate::{FenceError, HoldError, LossReason, StopCause, Verdict};
+
+/// A lease that is asked for, held or given back.
+pub(super) struct Entry {
+    pub(super) keeper: Keeper,
+    pub(super) claim: Claim,
+    pub(super) parts: Parts,
+    pub(super) trace: Trace,
+    /// The lease as its holder sees it, from the grant on.
+    pub(super) shared: Option<Arc<Shared>>,
+    /// When it wants to be looked at again.
+    pub(super) place: Option<Place>,
+    /// The call that is made for this lease alone: an acquire, a release, a withdrawal.
+    pub(super) call: Option<Id>,
+    pub(super) wait: Waiting,
+    /// Orders that whoever is through with the lease waits for.
+    pub(super) winding_up: usize,
+    asked: Duration,
+    began: Duration,
+    /// Who asked, until it is answered.
+    asker: Option<oneshot::Sender<Result<Arc<Shared>, HoldError>>>,
+    /// Who said that the work has ended, and waits for the verdict.
+    finisher: Option<oneshot::Sender<Verdict>>,
+    ending: Ending,
+    grant: Option<Grant>,
+    // What the store said last, for whoever asks why.
+    error: Option<Arc<StoreError>>,
+    occupant: Option<Occupant>,
+    vacated: Option<Vacated>,
+    done: Option<End>,
+    fence: Option<FenceError>,
+    tells_expired: bool,
+}
+
+/// The wait for the resource to be free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    No,
+    /// The store is asked to say when.
+    Asked(Id),
+    /// It has said so, or failed. Until the next acquire it is not asked again.
+    Over,
+}
+
+impl Entry {
+    pub(super) fn new(request: Request, tells_expired: bool) -> Self {
+        let seed = request.claim.owner.value();
+        Self {
+            keeper: Keeper::new(request.options, seed, request.asked),
+            claim: request.claim,
+            parts: request.parts,
+            trace: request.trace,
+            shared: None,
+            place: None,
+            call: None,
+            wait: Waiting::No,
+            winding_up: 0,
+            asked: request.asked,
+            began: request.asked,
+            asker: Some(request.answer),
+            finisher: None,
+            ending: Ending::default(),
+            grant: None,
+            error: None,
+            occupant: None,
+            vacated: None,
+            done: None,
+            fence: None,
+            tells_expired,
+        }
+    }
+
+    pub(super) fn lease_ref(&self, token: FencingToken) -> LeaseRef {
+        let epoch = self.grant.map(|grant| grant.epoch);
+        LeaseRef::new(self.claim.resource.clone(), self.claim.owner, token, epoch)
+    }
+
+    pub(super) fn ending(&self) -> Ending {
+        self.ending.clone()
+    }
+
+    pub(super) fn granted(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
+    /// Whoever asked is still waiting.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.asker.is_some()
+    }
+
+    // What happened, as the keeper takes it.
+
+    pub(super) fn acquired(
+        &mut self,
+        attempt: u64,
+        sent: Duration,
+        reply: Result<Acquired, StoreError>,
+    ) -> Event {
+        match reply {
+            Ok(Acquired::Granted(grant)) => {
+                self.grant = Some(grant);
+                self.error = None;
+                Event::Granted { attempt, token: grant.token, ttl: grant.ttl, sent }
+            }
+            Ok(Acquired::AlreadyDone(end)) => {
+                self.done = Some(end);
+                Event::AlreadyDone { attempt }
+            }
+            Ok(Acquired::Rejected(rejected)) => self.rejected(attempt, rejected),
+            Err(error) => match error.kind() {
+                // The claim named no epoch, so this is about an earlier one: the next attempt is made in the new one.
+                ErrorKind::NewEpoch { .. } => Event::NotDone { attempt },
+                _ => self.undecided(attempt, error),
+            },
+            Ok(_) => Event::NoAnswer { attempt },
+        }
+    }
+
+    pub(super) fn renewed(
+        &mut self,
+        attempt: u64,
+        sent: Duration,
+        reply: Result<Renewed, StoreError>,
+    ) -> Event {
+        match reply {
+            Ok(Renewed::Renewed(grant)) => {
+                self.error = None;
+                Event::Renewed { attempt, token: grant.token, ttl: grant.ttl, sent }
+            }
+            Ok(Renewed::Rejected(rejected)) => self.rejected(attempt, rejected),
+            Err(error) => self.undecided(attempt, error),
+            Ok(_) => Event::NoAnswer { attempt },
+        }
+    }
+
+    pub(super) fn released(&mut self, attempt: u64, reply: Result<Released, StoreError>) -> Event {
+        match reply {
+            Ok(Released::Released | Released::Retained(_) | Released::AlreadyReleased) => {
+                Event::Released { attempt }
+            }
+            Ok(Released::Rejected(rejected)) => self.rejected(attempt, rejected),
+            Err(error) => self.undecided(attempt, error),
+            Ok(_) => Event::NoAnswer { attempt },
+        }
+    }
+
+    pub(super) fn withdrawn(&mut self, attempt: u64, reply: Result<Released, StoreError>) -> Event {
+        match reply {
+            // Nothing to vacate is as good as vacated, and the reason why nothing is held stays what it was.
+            Ok(_) => Event::Released { attempt },
+            Err(_) => Event::NotDone { attempt },
+        }
+    }
+
+    fn rejected(&mut self, attempt: u64, rejected: Rejected) -> Event {
+        // A store that does not say how long is asked again when the keeper would have anyway.
+        let remaining = rejected.occupant.as_ref().map_or(Duration::MAX, |occupant| occupant.remaining);
+        self.error = None;
+        self.occupant = rejected.occupant;
+        self.vacated = rejected.vacated;
+        Event::Rejected { attempt, reason: rejected.reason, remaining }
+    }
+
+    /// An error of a request that carried what this lease believes in.
+    fn undecided(&mut self, attempt: u64, error: StoreError) -> Event {
+        let (kind, undecided) = (error.kind(), error.undecided());
+        self.error = Some(Arc::new(error));
+        match (kind, undecided) {
+            (ErrorKind::NewEpoch { .. }, _) => Event::NewEpoch,
+            (_, Undecided::NotDone) => Event::NotDone { attempt },
+            (_, Undecided::Unknown) => Event::NoAnswer { attempt },
+            (_, Undecided::Refused) => Event::Refused { attempt },
+        }
+    }
+
+    // What the keeper said, as those who wait for it take it.
+
+    /// The lease is granted; its work may begin once the marks are advanced.
+    pub(super) fn begin(&mut self, shared: Arc<Shared>, now: Duration) {
+        self.began = now;
+        self.trace.granted(shared.lease.token, shared.epoch, now.saturating_sub(self.asked));
+        self.shared = Some(shared);
+    }
+
+    /// Hands the lease to whoever asked. Where nobody does any more, an order to give it up is on its way.
+    pub(super) fn deliver(&mut self) {
+        if let (Some(asker), Some(shared)) = (self.asker.take(), &self.shared) {
+            let _ = asker.send(Ok(Arc::clone(shared)));
+        }
+    }
+
+    /// A mark could not be advanced: the work does not begin.
+    pub(super) fn fence_failed(&mut self, error: FenceError) -> Event {
+        let event = match error {
+            FenceError::Stale { .. } => Event::Fenced,
+            FenceError::Unavailable(_) => Event::WorkFinished,
+        };
+        self.fence = Some(error);
+        event
+    }
+
+    /// The work is told to end. Where it has not begun, it has ended with that.
+    pub(super) fn stop(&mut self, reason: StopReason) -> Option<Event> {
+        let cause = match reason {
+            StopReason::Lost(loss) => StopCause::Lost(self.reason(loss)),
+            StopReason::MaxHold => StopCause::MaxHold,
+            StopReason::Requested => StopCause::Ended,
+        };
+        match (&self.shared, cause) {
+            (Some(shared), StopCause::Lost(reason)) => {
+                self.trace.lost(&reason);
+                shared.lose(reason);
+            }
+            (Some(shared), cause) => shared.stop(cause),
+            (None, _) => {}
+        }
+        self.is_asked_for().then_some(Event::WorkFinished)
+    }
+
+    /// Whoever held the lease is through with it.
+    pub(super) fn finish(&mut self, result: WorkResult, reply: Option<oneshot::Sender<Verdict>>) {
+        let once = self.parts.once.clone().filter(|_| result == WorkResult::Good);
+        self.ending = Ending::new(result).with_once(once).with_at_least(self.parts.at_least);
+        self.finisher = reply;
+    }
+
+    /// Nobody will hear of the lease: it is given back as if it had not been.
+    pub(super) fn give_up(&mut self) -> Event {
+        self.asker = None;
+        match &self.shared {
+            Some(shared) => {
+                shared.end();
+                Event::WorkFinished
+            }
+            None => Event::StopRequested,
+        }
+    }
+
+    /// It is over: tells whoever waits.
+    pub(super) fn over(&mut self, outcome: Outcome, now: Duration) {
+        let held = now.saturating_sub(self.began);
+        let verdict = match outcome {
+            Outcome::Stood => Verdict::Stood,
+            Outcome::Unconfirmed => Verdict::Unconfirmed,
+            Outcome::Lost(loss) => Verdict::Lost(self.lost(loss)),
+            Outcome::NotHeld(why) => return self.not_held(why, now),
+        };
+        self.trace.ended(&verdict, held);
+        if let Some(asker) = self.asker.take() {
+            let resource = self.claim.resource.clone();
+            let error = match (self.fence.take(), verdict) {
+                (Some(error), _) => HoldError::Fence { resource, error },
+                (None, Verdict::Lost(reason)) => HoldError::Lost { resource, reason },
+                (None, _) => HoldError::TookTooLong { resource },
+            };
+            let _ = asker.send(Err(error));
+        } else if let Some(finisher) = self.finisher.take() {
+            let _ = finisher.send(verdict);
+        }
+    }
+
+    fn not_held(&mut self, why: NotHeld, now: Duration) {
+        let resource = self.claim.resource.clone();
+        let waited = now.saturating_sub(self.asked);
+        let last = self.error.take();
+        let error = match (why, last, self.done.take()) {
+            (NotHeld::Occupied, ..) => {
+                HoldError::Occupied(Box::new(Occupied { resource, by: self.occupant.take(), waited }))
+            }
+            (NotHeld::AlreadyDone, _, Some(end)) => {
+                let key = self.parts.once.clone().unwrap_or_default();
+                HoldError::AlreadyDone(Box::new(AlreadyDone { resource, key, end }))
+            }
+            (NotHeld::Refused, Some(error), _) => HoldError::Refused { resource, error },
+            (NotHeld::Invalid(reason), ..) => HoldError::Invalid { resource, reason },
+            (_, last, _) => HoldError::Unreachable { resource, waited, last },
+        };
+        self.trace.not_held(&error, waited);
+        if let Some(asker) = self.asker.take() {
+            let _ = asker.send(Err(error));
+        }
+    }
+
+    /// The reason in full; the first one that was told counts.
+    fn lost(&self, loss: Loss) -> LossReason {
+        let Some(shared) = &self.shared else { return self.reason(loss) };
+        shared.told_loss().unwrap_or_else(|| {
+            let reason = self.reason(loss);
+            self.trace.lost(&reason);
+            shared.lose(reason.clone());
+            reason
+        })
+    }
+
+    fn reason(&self, loss: Loss) -> LossReason {
+        match loss {
+            Loss::Unreachable => LossReason::Unreachable { last: self.error.clone() },
+            Loss::Taken => LossReason::Taken { by: self.occupant.clone() },
+            Loss::Vacated => match self.vacated.as_ref().map(|vacated| vacated.how) {
+                Some(VacatedHow::Revoked) => LossReason::Revoked,
+                // The engine removes what has run out, and then knows no more of it.
+                None if !self.tells_expired => LossReason::Expired,
+                _ => LossReason::Vacated,
+            },
+            Loss::NewEpoch => {
+                let current = self.error.as_ref().and_then(|error| match error.kind() {
+                    ErrorKind::NewEpoch { current } => Some(current),
+                    _ => None,
+                });
+                match self.grant {
+                    Some(grant) => LossReason::NewEpoch { held: grant.epoch, current },
+                    None => LossReason::Expired,
+                }
+            }
+            Loss::Fenced => LossReason::Fenced,
+            _ => LossReason::Expired,
+        }
+    }
+
+    /// The runtime goes down.
+    pub(super) fn abandon(&self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.keeper.may_act(Duration::ZERO)) {
+            shared.lose(LossReason::RuntimeGone);
+        }
+    }
+}
