@@ -57,12 +57,6 @@ pub enum HoldError {
         /// Why.
         reason: LossReason,
     },
-    /// The lease was granted, but [`max_hold`](crate::HoldOptions::max_hold) passed before the marks were advanced. It was
-    /// given back.
-    TookTooLong {
-        /// What was asked for.
-        resource: ResourceName,
-    },
     /// An option cannot be met. Nothing was sent.
     Options(OptionsError),
     /// The name is none. Nothing was sent.
@@ -117,9 +111,6 @@ impl fmt::Display for HoldError {
             Self::Fence { resource, error } => write!(f, "{resource:?} was not begun: {error}"),
             Self::Lost { resource, reason } => {
                 write!(f, "{resource:?} was lost before the work could begin: {reason}")
-            }
-            Self::TookTooLong { resource } => {
-                write!(f, "{resource:?} was not begun: max_hold passed while its marks were being advanced")
             }
             Self::Options(error) => error.fmt(f),
             Self::Name(error) => error.fmt(f),

@@ -19,7 +19,7 @@ pub type Advanced<'a> = Pin<Box<dyn Future<Output = Result<(), FenceError>> + Se
 pub trait FenceMark: Send + Sync {
     /// Raises the mark to the lease's token. A mark that stands there already is raised, too: a retry does no harm.
     ///
-    /// The future is dropped where the lease is lost meanwhile, or where it takes longer than a ttl.
+    /// The future is dropped where the lease is lost meanwhile, or where its first term ends, after 30 s at most.
     fn advance(&self, lease: LeaseRef) -> Advanced<'_>;
 }
 

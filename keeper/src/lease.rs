@@ -254,7 +254,7 @@ impl Shared {
         if self.process.is_current() { self.loss.get().cloned() } else { Some(LossReason::Forked) }
     }
 
-    fn loss(&self) -> Option<LossReason> {
+    pub(crate) fn loss(&self) -> Option<LossReason> {
         self.told_loss().or_else(|| match self.state() {
             LeaseState::Expired => Some(LossReason::Expired),
             LeaseState::Fenced => Some(LossReason::Fenced),

@@ -84,6 +84,12 @@ impl ManualClock {
         settle().await;
     }
 
+    /// How many timers wait for an instant to come.
+    #[must_use]
+    pub fn timers(&self) -> usize {
+        self.hands().waiting.len()
+    }
+
     fn hands(&self) -> MutexGuard<'_, Hands> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_machines_store::{
-    Acquired, Claim, Ending, LeaseRef, Released, Renewed, ResourceName, Store, StoreError,
+    Acquired, Claim, Ending, ErrorKind, LeaseRef, Released, Renewed, ResourceName, Store, StoreError,
+    Undecided,
 };
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
@@ -169,5 +170,28 @@ fn ended(joined: Result<(Id, Reply), JoinError>) -> (Id, Option<Reply>) {
         Ok((id, reply)) => (id, Some(reply)),
         // Aborted, or the store panicked: nobody knows what was done.
         Err(error) => (error.id(), None),
+    }
+}
+
+/// What a renewal of many says to each of them, however many it was asked for.
+pub(super) fn each(
+    replies: Result<Vec<Result<Renewed, StoreError>>, StoreError>,
+) -> impl Iterator<Item = Result<Renewed, StoreError>> {
+    let (replies, rest) = match replies {
+        Ok(replies) => (
+            replies,
+            StoreError::new(ErrorKind::Unreachable, "the store's answer said nothing of this lease"),
+        ),
+        Err(error) => (Vec::new(), error),
+    };
+    replies.into_iter().chain(std::iter::repeat_with(move || Err(same(&rest))))
+}
+
+fn same(error: &StoreError) -> StoreError {
+    let copy = StoreError::new(error.kind(), error.to_string());
+    match error.undecided() {
+        Undecided::NotDone => copy.nothing_changed(),
+        Undecided::Unknown => copy.outcome_unknown(),
+        Undecided::Refused => copy,
     }
 }

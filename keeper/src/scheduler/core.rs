@@ -20,6 +20,8 @@ use crate::{Clock, HoldError, Verdict};
 pub(crate) enum Order {
     /// Take a lease.
     Hold(Box<Request>),
+    /// Whoever asked has got it.
+    Take(u64),
     /// Whoever asked does not want it any more.
     GiveUp(u64),
     /// The work has ended.

@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_machines::{Command, Event, FencingToken};
-use lease_machines_store::{ErrorKind, LeaseRef, StoreError};
+use lease_machines::{Command, Event};
+use lease_machines_store::LeaseRef;
 use tokio::task::Id;
 
-use super::calls::{Ask, Call, Calls, Kind, Reply};
+use super::calls::{Ask, Call, Calls, Kind, Reply, each};
 use super::core::{Core, Order};
 use super::entry::{Entry, Waiting};
 use super::queue::Queue;
@@ -105,6 +105,12 @@ impl Driver {
                 self.entries.insert(id, Box::new(Entry::new(*request, tells_expired)));
                 self.attend(id, None, now);
             }
+            Order::Take(id) => {
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.held_back = false;
+                    self.attend(id, None, now);
+                }
+            }
             Order::GiveUp(id) => match self.entries.get_mut(&id) {
                 Some(entry) => {
                     entry.winding_up += 1;
@@ -136,17 +142,9 @@ impl Driver {
         }
         let now = self.core.clock.now();
         match reply {
-            Some(Reply::Renewed(Ok(replies))) => {
-                let replies = replies.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-                for (ask, reply) in call.asks.iter().zip(replies) {
-                    let reply = reply.unwrap_or_else(|| Err(no_answer()));
+            Some(Reply::Renewed(replies)) => {
+                for (ask, reply) in call.asks.iter().zip(each(replies)) {
                     self.answered(*ask, now, |entry| entry.renewed(ask.attempt, call.sent, reply));
-                }
-            }
-            Some(Reply::Renewed(Err(error))) => {
-                for ask in &call.asks {
-                    let error = same(&error);
-                    self.answered(*ask, now, |entry| entry.renewed(ask.attempt, call.sent, Err(error)));
                 }
             }
             Some(Reply::StrayReleased) => {}
@@ -188,7 +186,7 @@ impl Driver {
                 Kind::Request => self.attend(ask.lease, Some(Event::NoAnswer { attempt }), now),
                 Kind::Wait => entry.wait = Waiting::Over,
                 Kind::Fences if awaited => {
-                    let error = "it was not answered within a ttl".into();
+                    let error = "the code that advances it panicked".into();
                     self.advanced(ask.lease, Err(FenceError::Unavailable(error)), now);
                 }
                 Kind::Fences | Kind::Stray => {}
@@ -224,28 +222,13 @@ impl Driver {
         if let Some(event) = event {
             entry.keeper.handle(event, now);
         }
-        // No keeper asks for an instant that has passed. One that did would keep everybody else waiting.
-        let later = now.saturating_add(Duration::from_nanos(1));
-        let over = loop {
-            match entry.keeper.poll(now) {
-                Some(Command::WaitUntil(at)) => {
-                    let at = at.max(later);
-                    entry.place = Some(self.queue.push(at, Due::Lease(id)));
-                    break false;
-                }
-                Some(Command::AwaitVacancy { until }) => {
-                    if entry.wait == Waiting::No {
-                        let limit = until.saturating_sub(now);
-                        let ask = Ask { lease: id, attempt: 0 };
-                        let call = self.calls.wait(ask, now, entry.claim.resource.clone(), limit);
-                        entry.wait = Waiting::Asked(call);
-                    }
-                    entry.place = Some(self.queue.push(until, Due::Lease(id)));
-                    break false;
-                }
-                Some(command) => self.carry_out(id, &mut entry, command, now),
-                None => break true,
-            }
+        if entry.shared.is_none() && entry.keeper.holder().is_some() {
+            self.begin(id, &mut entry, now);
+        }
+        let over = if entry.held_back {
+            self.hold_back(id, &mut entry, now)
+        } else {
+            self.command(id, &mut entry, now)
         };
         if let (Some(shared), Some(holder)) = (&entry.shared, entry.keeper.holder()) {
             shared.publish(holder, now);
@@ -254,6 +237,45 @@ impl Driver {
             self.leave(&mut entry, now);
         } else {
             self.entries.insert(id, entry);
+        }
+    }
+
+    /// Does what the keeper says until it says to wait; true once it is over.
+    fn command(&mut self, id: u64, entry: &mut Entry, now: Duration) -> bool {
+        // No keeper asks for an instant that has passed. One that did would keep everybody else waiting.
+        let later = now.saturating_add(Duration::from_nanos(1));
+        loop {
+            let until = match entry.keeper.poll(now) {
+                Some(Command::WaitUntil(until)) => until,
+                Some(Command::AwaitVacancy { until }) => {
+                    if entry.wait == Waiting::No {
+                        let limit = until.saturating_sub(now);
+                        let ask = Ask { lease: id, attempt: 0 };
+                        let call = self.calls.wait(ask, now, entry.claim.resource.clone(), limit);
+                        entry.wait = Waiting::Asked(call);
+                    }
+                    until
+                }
+                Some(command) => {
+                    self.carry_out(id, entry, command, now);
+                    continue;
+                }
+                None => return true,
+            };
+            entry.place = Some(self.queue.push(until.max(later), Due::Lease(id)));
+            return false;
+        }
+    }
+
+    /// Lets a lease that nobody has taken yet run towards its end; true once that has come.
+    fn hold_back(&mut self, id: u64, entry: &mut Entry, now: Duration) -> bool {
+        entry.keeper.handle(Event::Tick, now);
+        match entry.keeper.stop_deadline() {
+            Some(deadline) => {
+                entry.place = Some(self.queue.push(deadline, Due::Lease(id)));
+                false
+            }
+            None => true,
         }
     }
 
@@ -284,15 +306,10 @@ impl Driver {
                 let call = self.calls.release_stray(now, entry.lease_ref(token));
                 self.limit(call, now.saturating_add(STRAY_LIMIT));
             }
-            Command::StartWork { token } => self.begin(id, entry, token, now),
             Command::Warn => entry.trace.at_risk(),
-            Command::StopWork { reason } => {
-                if let Some(event) = entry.stop(reason) {
-                    entry.keeper.handle(event, now);
-                }
-            }
-            // Told apart by the caller.
-            Command::AwaitVacancy { .. } | Command::WaitUntil(_) => {}
+            Command::StopWork { reason } => entry.stop(reason),
+            // Whoever asked has begun by taking it. The others were told apart before.
+            Command::StartWork { .. } | Command::AwaitVacancy { .. } | Command::WaitUntil(_) => {}
         }
     }
 
@@ -317,18 +334,19 @@ impl Driver {
         self.made(entry, call, limit);
     }
 
-    fn begin(&mut self, id: u64, entry: &mut Entry, token: FencingToken, now: Duration) {
+    /// The lease is granted: its marks are advanced, then whoever asked gets it.
+    fn begin(&mut self, id: u64, entry: &mut Entry, now: Duration) {
         let (Some(grant), Some(holder)) = (entry.granted(), entry.keeper.holder()) else { return };
         let (epoch, holder) = (grant.epoch, holder.clone());
-        let lease = entry.lease_ref(token);
+        let lease = entry.lease_ref(holder.token());
         let shared = Shared::new(Arc::clone(&self.core), id, lease.clone(), epoch, holder);
         entry.begin(Arc::new(shared), now);
         if entry.parts.fences.is_empty() {
             entry.deliver();
         } else {
             let fences = entry.parts.fences.clone();
-            let call = self.calls.advance(Ask { lease: id, attempt: 0 }, now, fences, lease);
-            self.made(entry, call, now.saturating_add(entry.parts.ttl));
+            // Its limit is the end of the first term.
+            entry.call = Some(self.calls.advance(Ask { lease: id, attempt: 0 }, now, fences, lease));
         }
     }
 
@@ -376,19 +394,5 @@ impl Drop for Driver {
             self.entries.values().for_each(|entry| entry.abandon());
             self.core.abandon();
         }
-    }
-}
-
-fn no_answer() -> StoreError {
-    StoreError::new(ErrorKind::Unreachable, "the store's answer said nothing of this lease")
-}
-
-/// An error of a whole call, for each lease in it.
-fn same(error: &StoreError) -> StoreError {
-    let copy = StoreError::new(error.kind(), error.to_string());
-    match error.undecided() {
-        lease_machines_store::Undecided::NotDone => copy.nothing_changed(),
-        lease_machines_store::Undecided::Unknown => copy.outcome_unknown(),
-        lease_machines_store::Undecided::Refused => copy,
     }
 }

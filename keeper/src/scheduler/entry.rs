@@ -32,6 +32,9 @@ pub(super) struct Entry {
     /// The call that is made for this lease alone: an acquire, a release, a withdrawal.
     pub(super) call: Option<Id>,
     pub(super) wait: Waiting,
+    /// It is granted, and whoever asked has not taken it yet: the keeper is not told to begin, so nothing is renewed, and
+    /// a question that nobody waits for any more leaves nothing held beyond the first term.
+    pub(super) held_back: bool,
     /// Orders that whoever is through with the lease waits for.
     pub(super) winding_up: usize,
     asked: Duration,
@@ -73,6 +76,7 @@ impl Entry {
             place: None,
             call: None,
             wait: Waiting::No,
+            held_back: false,
             winding_up: 0,
             asked: request.asked,
             began: request.asked,
@@ -199,6 +203,7 @@ impl Entry {
         self.began = now;
         self.trace.granted(shared.lease.token, shared.epoch, now.saturating_sub(self.asked));
         self.shared = Some(shared);
+        self.held_back = true;
     }
 
     /// Hands the lease to whoever asked. Where nobody does any more, an order to give it up is on its way.
@@ -208,32 +213,28 @@ impl Entry {
         }
     }
 
-    /// A mark could not be advanced: the work does not begin.
+    /// A mark could not be advanced: the work does not begin, and what was granted is vacated.
     pub(super) fn fence_failed(&mut self, error: FenceError) -> Event {
-        let event = match error {
-            FenceError::Stale { .. } => Event::Fenced,
-            FenceError::Unavailable(_) => Event::WorkFinished,
-        };
         self.fence = Some(error);
-        event
+        self.held_back = false;
+        if let Some(shared) = &self.shared {
+            shared.end();
+        }
+        Event::StopRequested
     }
 
-    /// The work is told to end. Where it has not begun, it has ended with that.
-    pub(super) fn stop(&mut self, reason: StopReason) -> Option<Event> {
-        let cause = match reason {
-            StopReason::Lost(loss) => StopCause::Lost(self.reason(loss)),
-            StopReason::MaxHold => StopCause::MaxHold,
-            StopReason::Requested => StopCause::Ended,
-        };
-        match (&self.shared, cause) {
-            (Some(shared), StopCause::Lost(reason)) => {
+    /// The work is told to end.
+    pub(super) fn stop(&self, reason: StopReason) {
+        let Some(shared) = &self.shared else { return };
+        match reason {
+            StopReason::Lost(loss) => {
+                let reason = self.reason(loss);
                 self.trace.lost(&reason);
                 shared.lose(reason);
             }
-            (Some(shared), cause) => shared.stop(cause),
-            (None, _) => {}
+            StopReason::MaxHold => shared.stop(StopCause::MaxHold),
+            StopReason::Requested => shared.stop(StopCause::Ended),
         }
-        self.is_asked_for().then_some(Event::WorkFinished)
     }
 
     /// Whoever held the lease is through with it.
@@ -246,35 +247,32 @@ impl Entry {
     /// Nobody will hear of the lease: it is given back as if it had not been.
     pub(super) fn give_up(&mut self) -> Event {
         self.asker = None;
-        match &self.shared {
-            Some(shared) => {
-                shared.end();
-                Event::WorkFinished
-            }
-            None => Event::StopRequested,
+        if let Some(shared) = &self.shared {
+            shared.end();
+        }
+        // What was taken has been begun, and is released; what was not is withdrawn.
+        if std::mem::take(&mut self.held_back) || self.shared.is_none() {
+            Event::StopRequested
+        } else {
+            Event::WorkFinished
         }
     }
 
     /// It is over: tells whoever waits.
     pub(super) fn over(&mut self, outcome: Outcome, now: Duration) {
-        let held = now.saturating_sub(self.began);
         let verdict = match outcome {
             Outcome::Stood => Verdict::Stood,
             Outcome::Unconfirmed => Verdict::Unconfirmed,
             Outcome::Lost(loss) => Verdict::Lost(self.lost(loss)),
             Outcome::NotHeld(why) => return self.not_held(why, now),
         };
-        self.trace.ended(&verdict, held);
-        if let Some(asker) = self.asker.take() {
-            let resource = self.claim.resource.clone();
-            let error = match (self.fence.take(), verdict) {
-                (Some(error), _) => HoldError::Fence { resource, error },
-                (None, Verdict::Lost(reason)) => HoldError::Lost { resource, reason },
-                (None, _) => HoldError::TookTooLong { resource },
-            };
-            let _ = asker.send(Err(error));
-        } else if let Some(finisher) = self.finisher.take() {
+        self.trace.ended(&verdict, now.saturating_sub(self.began));
+        if let Some(finisher) = self.finisher.take() {
             let _ = finisher.send(verdict);
+        } else if let Some(asker) = self.asker.take() {
+            // The first term ran out under it.
+            let error = FenceError::Unavailable("it was not answered within the lease's first term".into());
+            let _ = asker.send(Err(HoldError::Fence { resource: self.claim.resource.clone(), error }));
         }
     }
 
@@ -282,17 +280,18 @@ impl Entry {
         let resource = self.claim.resource.clone();
         let waited = now.saturating_sub(self.asked);
         let last = self.error.take();
-        let error = match (why, last, self.done.take()) {
-            (NotHeld::Occupied, ..) => {
+        let error = match (self.fence.take(), why, last, self.done.take()) {
+            (Some(error), ..) => HoldError::Fence { resource, error },
+            (_, NotHeld::Occupied, ..) => {
                 HoldError::Occupied(Box::new(Occupied { resource, by: self.occupant.take(), waited }))
             }
-            (NotHeld::AlreadyDone, _, Some(end)) => {
+            (_, NotHeld::AlreadyDone, _, Some(end)) => {
                 let key = self.parts.once.clone().unwrap_or_default();
                 HoldError::AlreadyDone(Box::new(AlreadyDone { resource, key, end }))
             }
-            (NotHeld::Refused, Some(error), _) => HoldError::Refused { resource, error },
-            (NotHeld::Invalid(reason), ..) => HoldError::Invalid { resource, reason },
-            (_, last, _) => HoldError::Unreachable { resource, waited, last },
+            (_, NotHeld::Refused, Some(error), _) => HoldError::Refused { resource, error },
+            (_, NotHeld::Invalid(reason), ..) => HoldError::Invalid { resource, reason },
+            (_, _, last, _) => HoldError::Unreachable { resource, waited, last },
         };
         self.trace.not_held(&error, waited);
         if let Some(asker) = self.asker.take() {
@@ -336,9 +335,9 @@ impl Entry {
         }
     }
 
-    /// The runtime goes down.
+    /// The runtime goes down, and with it whatever renews.
     pub(super) fn abandon(&self) {
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.keeper.may_act(Duration::ZERO)) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.winding_up == 0) {
             shared.lose(LossReason::RuntimeGone);
         }
     }

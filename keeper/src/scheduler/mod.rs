@@ -69,7 +69,12 @@ impl Scheduler {
         let mut ticket = Ticket { core: &self.core, id: Some(id) };
         match granted.await {
             Ok(Ok(shared)) => {
+                // Whoever asked may have been kept from looking for long.
+                if let Some(reason) = shared.loss() {
+                    return Err(HoldError::Lost { resource: shared.lease.resource.clone(), reason });
+                }
                 ticket.id = None;
+                self.core.submit(Order::Take(id));
                 Ok(Guard::new(shared))
             }
             Ok(Err(error)) => Err(error),
