@@ -18,7 +18,7 @@ async fn hold(world: &World, leases: usize, options: &HoldOptions) -> Vec<Guard>
         .collect();
     let mut guards = Vec::new();
     for hold in holds {
-        guards.push(hold.await.unwrap().unwrap());
+        guards.push(hold.await.expect("no panic").expect("free"));
     }
     guards
 }

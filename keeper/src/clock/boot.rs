@@ -106,15 +106,20 @@ impl Timer for BootTimer {
 
 #[cfg(unix)]
 fn read() -> Duration {
-    use nix::time::{ClockId, clock_gettime};
+    use rustix::time::{ClockId, clock_gettime};
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    const BOOT: ClockId = ClockId::CLOCK_BOOTTIME;
+    const BOOT: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const BOOT: ClockId = ClockId::CLOCK_MONOTONIC;
+    const BOOT: ClockId = ClockId::Monotonic;
 
-    // A clock that exists cannot fail. Were it to, every deadline has passed: work stops rather than runs on.
-    clock_gettime(BOOT).map_or(Duration::MAX, Duration::from)
+    let time = clock_gettime(BOOT);
+    // It counts from boot, so it is never negative. Were it to be, every deadline has passed: work stops, and does not
+    // run on.
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(secs), Ok(nanos)) => Duration::new(secs, nanos),
+        _ => Duration::MAX,
+    }
 }
 
 #[cfg(not(unix))]
@@ -129,18 +134,20 @@ fn read() -> Duration {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod timerfd {
     use std::io;
-    use std::os::fd::{AsFd, AsRawFd, RawFd};
+    use std::os::fd::OwnedFd;
     use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use nix::sys::time::TimeSpec;
-    use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
     #[derive(Debug)]
     pub(super) struct Alarm {
-        fd: AsyncFd<Descriptor>,
+        fd: AsyncFd<OwnedFd>,
         set_for: Option<Duration>,
     }
 
@@ -149,8 +156,8 @@ mod timerfd {
         // one is owned by what is registered, and the unsafe constructor would buy nothing.
         #[allow(deprecated)]
         pub(super) fn new() -> io::Result<Self> {
-            let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-            let timer = Descriptor(TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?);
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
             Ok(Self { fd: AsyncFd::with_interest(timer, Interest::READABLE)?, set_for: None })
         }
 
@@ -163,8 +170,8 @@ mod timerfd {
                 if self.set_for != Some(at) {
                     // An absolute instant: a process that is stopped before the next line is not late by its stop.
                     // An instant of zero would disarm the timer, but it would have passed above.
-                    let when = Expiration::OneShot(TimeSpec::from_duration(at.min(FARTHEST)));
-                    self.fd.get_ref().0.set(when, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+                    let once = Itimerspec { it_interval: Timespec::default(), it_value: timespec(at) };
+                    timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &once)?;
                     self.set_for = Some(at);
                 }
                 match self.fd.poll_read_ready(cx) {
@@ -179,17 +186,13 @@ mod timerfd {
         }
     }
 
-    #[derive(Debug)]
-    struct Descriptor(TimerFd);
-
-    impl AsRawFd for Descriptor {
-        fn as_raw_fd(&self) -> RawFd {
-            self.0.as_fd().as_raw_fd()
-        }
-    }
-
     /// Farther off the kernel may refuse to count; some ten thousand years do.
-    const FARTHEST: Duration = Duration::from_secs(1 << 38);
+    const FARTHEST: i64 = 1 << 38;
+
+    fn timespec(at: Duration) -> Timespec {
+        let tv_sec = i64::try_from(at.as_secs()).unwrap_or(FARTHEST).min(FARTHEST);
+        Timespec { tv_sec, tv_nsec: at.subsec_nanos().into() }
+    }
 }
 
 #[cfg(test)]

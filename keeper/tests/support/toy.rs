@@ -399,23 +399,23 @@ impl Store for Toy {
     }
 
     fn revoke(&self, _: ResourceName, _: Option<FencingToken>, _: Option<String>) -> Answer<'_, Revoked> {
-        unimplemented!("see revoke_now")
+        unreachable!("see revoke_now")
     }
 
     fn inspect(&self, _: ResourceName) -> Answer<'_, Inspection> {
-        unimplemented!("see occupant")
+        unreachable!("see occupant")
     }
 
     fn list(&self, _: String) -> Answer<'_, Vec<Inspection>> {
-        unimplemented!("nobody asks")
+        unreachable!("nobody asks")
     }
 
     fn history(&self, _: ResourceName, _: usize) -> Answer<'_, Vec<HistoryEntry>> {
-        unimplemented!("nobody asks")
+        unreachable!("nobody asks")
     }
 
     fn prune(&self, _: Duration) -> Answer<'_, Pruned> {
-        unimplemented!("nobody asks")
+        unreachable!("nobody asks")
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
