@@ -56,6 +56,9 @@ class DecisionTest < Minitest::Test
 
   def test_a_decision_cannot_be_changed_through_a_method_that_was_added
     adding = Module.new { def remember(what) = @remembered = what }
+    # Ruby caches at the place of the assignment how it was done for a kind of object, here one that may be changed.
+    changeable = Struct.new(:status, :lease, :reason) { include adding }
+    10.times { changeable.new.remember(1) }
     Decision.include(adding)
     answers.each_value { |answer| assert_raises(FrozenError) { answer.remember(1) } }
   end

@@ -6,15 +6,15 @@
 //!
 //! A rejection carries nothing but its reason, so that there are nine of them, made once.
 
-use std::sync::OnceLock;
+use std::{ptr, sync::OnceLock};
 
 use lease_machines::{Decision, Lease, Rejection};
 use magnus::{
-    Error, RClass, RModule, RString, Ruby, Value,
+    Error, RClass, RModule, RString, Ruby, TypedData, Value,
     prelude::*,
     rb_sys::{AsRawValue, FromRawValue},
 };
-use rb_sys::VALUE;
+use rb_sys::{VALUE, rb_data_type_t, ruby_value_type};
 
 use crate::{errors, time};
 
@@ -80,8 +80,8 @@ pub(crate) fn prepare(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 pub(crate) fn decision(ruby: &Ruby, decision: Decision) -> Result<Value, Error> {
     let parts = parts(ruby)?;
     let raw = match decision {
-        Decision::Granted(lease) => with_lease(parts, parts.granted, lease),
-        Decision::Renewed(lease) => with_lease(parts, parts.renewed, lease),
+        Decision::Granted(lease) => with_lease(ruby, parts, parts.granted, lease),
+        Decision::Renewed(lease) => with_lease(ruby, parts, parts.renewed, lease),
         Decision::Released => parts.released,
         Decision::Rejected(reason) => rejected(ruby, parts, reason)?,
     };
@@ -91,9 +91,28 @@ pub(crate) fn decision(ruby: &Ruby, decision: Decision) -> Result<Value, Error> 
 
 /// The frozen `LeaseMachines::Lease`.
 pub(crate) fn lease(ruby: &Ruby, lease: Lease) -> Result<Value, Error> {
-    let raw = raw_lease(parts(ruby)?, lease);
+    let raw = raw_lease(ruby, parts(ruby)?, lease);
     // SAFETY: a live object, newly built.
     Ok(unsafe { Value::from_raw(raw) })
+}
+
+/// What an object of exactly this kind wraps; `None` where a closer look is needed, which `TryConvert` takes.
+///
+/// It is here for the sake of speed alone: `TryConvert` asks Ruby, which may raise, and to be ready for that costs a third
+/// of an empty method call.
+#[inline]
+pub(crate) fn wrapped<'a, T: TypedData>(value: Value) -> Option<&'a T> {
+    let raw = value.as_raw();
+    let kind = ptr::from_ref(T::data_type()).cast::<rb_data_type_t>();
+    // SAFETY: a live object; it is asked for its data only once it is known to have some, and of this type, by the address
+    // that magnus gave it with. `DataType` is a transparent wrapper. The reference is used while the method runs whose
+    // receiver the object is, so that it is kept.
+    unsafe {
+        let same = rb_sys::RB_TYPE_P(raw, ruby_value_type::RUBY_T_DATA)
+            && rb_sys::RTYPEDDATA_P(raw)
+            && ptr::eq(rb_sys::RTYPEDDATA_TYPE(raw), kind);
+        same.then(|| rb_sys::RTYPEDDATA_GET_DATA(raw).cast::<T>().as_ref()).flatten()
+    }
 }
 
 /// The members of a `LeaseMachines::Lease`: `owner`, `token` and `expires_at`. They can be anything, since there are odd
@@ -152,20 +171,20 @@ fn rejected(ruby: &Ruby, parts: &Parts, reason: Rejection) -> Result<VALUE, Erro
     found.map(|(_, decision)| *decision).ok_or_else(|| missing(ruby, &format!("no symbol for {reason:?}")))
 }
 
-fn with_lease(parts: &Parts, status: VALUE, lease: Lease) -> VALUE {
-    let lease = raw_lease(parts, lease);
+fn with_lease(ruby: &Ruby, parts: &Parts, status: VALUE, lease: Lease) -> VALUE {
+    let lease = raw_lease(ruby, parts, lease);
     // SAFETY: `prepare` has checked that the class has three members; all values are live.
     unsafe { frozen(parts.decision, [status, lease, parts.nil]) }
 }
 
-fn raw_lease(parts: &Parts, lease: Lease) -> VALUE {
+fn raw_lease(ruby: &Ruby, parts: &Parts, lease: Lease) -> VALUE {
     // SAFETY: as in `with_lease`. Numbers are immediate values, or new objects that the array keeps on the stack, where
     // Ruby's collector looks for them.
     unsafe {
         let members = [
-            rb_sys::rb_ull2inum(lease.owner().value()),
-            rb_sys::rb_ull2inum(lease.token().value()),
-            rb_sys::rb_float_new(time::to_seconds(lease.expires_at())),
+            ruby.integer_from_u64(lease.owner().value()).as_raw(),
+            ruby.integer_from_u64(lease.token().value()).as_raw(),
+            ruby.float_from_f64(time::to_seconds(lease.expires_at())).as_raw(),
         ];
         frozen(parts.lease, members)
     }
@@ -184,9 +203,13 @@ unsafe fn frozen(class: VALUE, members: [VALUE; 3]) -> VALUE {
     unsafe {
         let object = rb_sys::rb_struct_alloc_noinit(class);
         for (index, member) in INDICES.into_iter().zip(members) {
-            rb_sys::rb_struct_aset(object, index, member);
+            // A new one's members are nil.
+            if member != rb_sys::Qnil as VALUE {
+                rb_sys::rb_struct_aset(object, index, member);
+            }
         }
-        rb_sys::rb_obj_freeze(object)
+        rb_sys::rb_obj_freeze_inline(object);
+        object
     }
 }
 

@@ -2,7 +2,7 @@
 
 use magnus::{Error, Ruby, TryConvert, TypedData, Value, prelude::*};
 
-use crate::errors;
+use crate::{build, errors};
 
 /// What a Ruby object wraps, for a method that will change it: a `FrozenError` if it is frozen.
 ///
@@ -16,5 +16,5 @@ where
     if this.is_frozen() {
         return Err(errors::frozen(ruby, this));
     }
-    <&T>::try_convert(this)
+    build::wrapped(this).map_or_else(|| <&T>::try_convert(this), Ok)
 }
