@@ -19,3 +19,8 @@ task "test:rbs" => :compile do
   files = Dir["test/*_test.rb"] - UNCHECKED.map { |name| "test/#{name}_test.rb" }
   ruby("-Ilib", "-Itest", "-r./test/rbs/checked.rb", "-e", "ARGV.each { |file| require File.expand_path(file) }", *files)
 end
+
+desc "Run the examples in the pages at the root, in all three languages"
+task "test:readme" => :compile do
+  ruby("-w", "-Ilib", "-Itest", "test/pages/readme_test.rb")
+end

@@ -5,9 +5,9 @@ module LeaseMachines
   #
   #   cadence = LeaseMachines::Cadence.new(ttl: 30, renew_every: 10, warn_before: 5)
   #   holder = LeaseMachines::Holder.new(token: 1, confirmed_at: 0, cadence: cadence)
-  #   holder.renewal_due?(now: 10)      # => true: send a renewal, and say so
-  #   holder.refresh(now: 10)           # => true, and unconfirmed
-  #   holder.confirm(token: 1, at: 10)  # => true, and confirmed until 40
+  #   holder.renewal_due?(now: 10)      # => true: a renewal is sent
+  #   holder.refresh(now: 10)           # => true: unconfirmed from here on
+  #   holder.confirm(token: 1, at: 10)  # => true: confirmed until 40
   #   holder.may_act?(now: 39.9)        # => true
   #
   # - *Questions*, each answered as the clock has it: {#state_at}, {#may_act?}, {#at_risk?}, {#renewal_due?}, and the
