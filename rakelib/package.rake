@@ -82,11 +82,16 @@ def write_workspace(crates)
   cp "Cargo.lock", NATIVE, verbose: false
   # Without --locked, Cargo drops from the lock file what nothing asks for, and changes nothing else.
   cargo("metadata", "--format-version", "1", "--offline", chdir: NATIVE)
-  dropped = File.readlines("Cargo.lock") - File.readlines("#{NATIVE}/Cargo.lock")
-  added = File.readlines("#{NATIVE}/Cargo.lock") - File.readlines("Cargo.lock")
-  raise "the gem's lock file has what the repository's has not: #{added.join}" unless added.empty?
+  before, after = ["Cargo.lock", "#{NATIVE}/Cargo.lock"].map { |file| locked_crates(file) }
+  added = after - before
+  raise "the gem's lock file has what the repository's has not: #{added.join(", ")}" unless added.empty?
 
-  puts "carrying #{crates.join(" and ")}, #{dropped.grep(/^name/).size} locked crates dropped"
+  puts "carrying #{crates.join(" and ")}, with #{after.size} of #{before.size} locked crates"
+end
+
+# Each with its version and its checksum, which the crates of this workspace have not.
+def locked_crates(file)
+  File.read(file).split("[[package]]").drop(1).map { |crate| crate.scan(/^(?:name|version|checksum) = "(.*)"$/).join(" ") }
 end
 
 def cargo(*arguments, chdir:)
