@@ -1,81 +1,158 @@
-//! Durations as people write them: `60s`, `1.5`, `500ms`, `1h30m`.
+//! Lengths of time, as people type and read them.
 
+use std::fmt;
 use std::time::Duration;
 
-/// Reads a duration. A bare number is seconds, everywhere.
+/// How the accepted form is described in help texts and errors.
+pub(crate) const FORM: &str =
+    "a number of seconds, or numbers with units (d h m s ms) such as 1m30s, 500ms, 2h";
+
+/// The longest length that is accepted: a hundred years. What is longer is a slip, and would overflow deadlines.
+const LONGEST_MS: u64 = 36_500 * 86_400_000;
+
+/// The units from the longest to the shortest, with their milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Reads a length of time: a bare number is seconds, everywhere.
+///
+/// `1m30s`, `1.5s` and `500ms` are exact. What is finer than a millisecond is an error and is not rounded: a ttl that
+/// became 0 by rounding would be another ttl.
 ///
 /// # Errors
 ///
-/// A sentence that says what was found and what is expected.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    whole(text).ok_or_else(|| {
-        format!("expected a duration such as 60s, 500ms, 1.5 (seconds), 2m, 1h30m or 7d, found {text:?}")
-    })
-}
-
-/// Writes a duration as [`parse`] reads it, short enough for a sentence.
-pub(crate) fn show(duration: Duration) -> String {
-    let (secs, millis) = (duration.as_secs(), duration.subsec_millis());
-    match (secs, millis) {
-        (0, _) => format!("{}ms", duration.as_millis()),
-        (..60, 1..) => format!("{:.1}s", duration.as_secs_f64()),
-        (..60, 0) => format!("{secs}s"),
-        (..3600, _) => join(secs, 60, 'm', 's'),
-        (..86_400, _) => join(secs / 60, 60, 'h', 'm'),
-        _ => join(secs / 3600, 24, 'd', 'h'),
+/// [`DurationError`] says what was found, and where.
+pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
+    let fail = |why: Why| DurationError { found: text.to_owned(), why };
+    if text.is_empty() {
+        return Err(fail(Why::Empty));
     }
-}
-
-fn join(small: u64, per: u64, great_unit: char, small_unit: char) -> String {
-    match (small / per, small % per) {
-        (great, 0) => format!("{great}{great_unit}"),
-        (great, small) => format!("{great}{great_unit}{small}{small_unit}"),
-    }
-}
-
-fn whole(text: &str) -> Option<Duration> {
-    let mut sum = Duration::ZERO;
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return None;
-    }
+    let mut rest = text;
+    let mut total = 0_u64;
+    let mut units = UNITS.as_slice();
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        // A part without a unit would have to be guessed, unless it is all there is.
-        if unit.is_empty() && number.len() != text.trim().len() {
-            return None;
+        let number = take(&mut rest, |c| c.is_ascii_digit() || c == '.');
+        let unit = take(&mut rest, |c| !c.is_ascii_digit() && c != '.');
+        if number.is_empty() {
+            return Err(fail(Why::NoNumber(unit.to_owned())));
         }
-        sum = sum.checked_add(part(number, unit)?)?;
-        rest = tail;
+        let factor = if unit.is_empty() {
+            // Only a number that stands alone is seconds: in `1m30` the 30 may have been meant as anything.
+            if number.len() != text.len() {
+                return Err(fail(Why::NoUnit(number.to_owned())));
+            }
+            1_000
+        } else {
+            let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
+                let known = UNITS.iter().any(|(name, _)| *name == unit);
+                let unit = unit.to_owned();
+                return Err(fail(if known { Why::Order(unit) } else { Why::Unit(unit) }));
+            };
+            let (found, after) = units.split_at(at + 1);
+            units = after;
+            found.last().map_or(1, |(_, factor)| *factor)
+        };
+        let part = milliseconds(number, factor).map_err(fail)?;
+        total = total.checked_add(part).filter(|ms| *ms <= LONGEST_MS).ok_or_else(|| fail(Why::TooLong))?;
     }
-    Some(sum)
+    Ok(Duration::from_millis(total))
 }
 
-/// Exact for whole numbers, and to the nanosecond for the rest.
-fn part(number: &str, unit: &str) -> Option<Duration> {
-    let unit = match unit {
-        "ms" => Duration::from_millis(1),
-        "" | "s" => Duration::from_secs(1),
-        "m" | "min" => Duration::from_secs(60),
-        "h" => Duration::from_secs(3_600),
-        "d" => Duration::from_secs(86_400),
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || number.ends_with('.') || fraction.contains('.') || fraction.len() > 9 {
-        return None;
+/// As [`parse`], for options where no time at all makes no sense.
+pub(crate) fn parse_positive(text: &str) -> Result<Duration, DurationError> {
+    let duration = parse(text)?;
+    if duration.is_zero() {
+        return Err(DurationError { found: text.to_owned(), why: Why::Zero });
     }
-    let whole = u128::from(whole.parse::<u64>().ok()?).checked_mul(unit.as_nanos())?;
-    let fraction: u128 = match fraction {
-        "" => 0,
-        digits => {
-            u128::from(digits.parse::<u64>().ok()?) * unit.as_nanos() / 10_u128.pow(digits.len() as u32)
-        }
+    Ok(duration)
+}
+
+/// Shows a length of time to people: `2d3h`, `1h5m`, `1m30s`, `27.3s`, `500ms`. What is not shown is cut off, so that
+/// time left is never shown as more than it is.
+pub(crate) fn show(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    let seconds = ms / 1_000;
+    let two = |big: u128, big_unit: &str, small: u128, small_unit: &str| {
+        if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
     };
-    u64::try_from(whole.checked_add(fraction)?).ok().map(Duration::from_nanos)
+    match seconds {
+        0 => format!("{ms}ms"),
+        1..60 => match ms % 1_000 / 100 {
+            0 => format!("{seconds}s"),
+            tenth => format!("{seconds}.{tenth}s"),
+        },
+        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// A text that is no length of time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DurationError {
+    found: String,
+    why: Why,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Why {
+    Empty,
+    NoNumber(String),
+    NoUnit(String),
+    Unit(String),
+    Order(String),
+    Number(String),
+    TooFine,
+    TooLong,
+    Zero,
+}
+
+impl fmt::Display for DurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::Empty => f.write_str("found nothing")?,
+            Why::NoNumber(unit) => write!(f, "found {unit:?} where a number should be")?,
+            Why::NoUnit(number) => write!(f, "{number} in {:?} has no unit", self.found)?,
+            Why::Unit(unit) => write!(f, "{unit:?} is no unit")?,
+            Why::Order(unit) => {
+                write!(f, "{unit:?} in {:?} comes twice, or after a shorter unit", self.found)?;
+            }
+            Why::Number(number) => write!(f, "{number:?} is no number")?,
+            Why::TooFine => write!(f, "{:?} is finer than a millisecond", self.found)?,
+            Why::TooLong => write!(f, "{:?} is longer than 36500d", self.found)?,
+            Why::Zero => return f.write_str("found no time at all; expected more than 0"),
+        }
+        write!(f, "; expected {FORM}")
+    }
+}
+
+impl std::error::Error for DurationError {}
+
+/// Takes from the front of `rest` what matches.
+fn take<'a>(rest: &mut &'a str, matches: impl Fn(char) -> bool) -> &'a str {
+    let (front, back) = rest.split_at(rest.find(|c| !matches(c)).unwrap_or(rest.len()));
+    *rest = back;
+    front
+}
+
+/// A decimal number of units, exactly.
+fn milliseconds(number: &str, factor: u64) -> Result<u64, Why> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
+        return Err(Why::Number(number.to_owned()));
+    }
+    let whole: u64 = whole.parse().map_err(|_| Why::TooLong)?;
+    let fraction = fraction.trim_end_matches('0');
+    let scale = u32::try_from(fraction.len()).ok().and_then(|digits| 10_u64.checked_pow(digits));
+    let (Some(scale), Ok(digits)) = (scale, format!("0{fraction}").parse::<u64>()) else {
+        return Err(Why::TooFine);
+    };
+    let part = u128::from(digits) * u128::from(factor);
+    let scale = u128::from(scale);
+    if part % scale != 0 {
+        return Err(Why::TooFine);
+    }
+    let part = u64::try_from(part / scale).map_err(|_| Why::TooLong)?;
+    whole.checked_mul(factor).and_then(|ms| ms.checked_add(part)).ok_or(Why::TooLong)
 }
 
 #[cfg(test)]
@@ -83,47 +160,95 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
-        for (text, millis) in [
-            ("60s", 60_000),
-            ("60", 60_000),
-            ("1.5", 1_500),
+    fn a_bare_number_is_seconds() {
+        assert_eq!(parse("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert_eq!(parse("1.5"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(parse("0.001"), Ok(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn units_add_up() {
+        for (text, ms) in [
             ("500ms", 500),
-            ("2m", 120_000),
-            ("1h30m", 5_400_000),
-            ("1.5h", 5_400_000),
-            ("7d", 604_800_000),
-            ("0", 0),
-            (" 3s ", 3_000),
+            ("1ms", 1),
+            ("1.5s", 1_500),
+            ("1m30s", 90_000),
+            ("2h", 7_200_000),
+            ("1h0.5m", 3_630_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("0.25h", 900_000),
+            ("36500d", LONGEST_MS),
         ] {
-            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+            assert_eq!(parse(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        assert_eq!(parse("0.000000001"), Ok(Duration::from_nanos(1)));
     }
 
     #[test]
-    fn refuses_what_would_have_to_be_guessed() {
-        for text in ["", " ", "s", "-1", "1 s", "1.", ".5", "1..5", "1h30", "30 1h", "1y", "1e3", "∞"] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains(&format!("{text:?}")), "{error}");
+    fn what_is_wrong_is_named() {
+        for (text, message) in [
+            ("", "found nothing"),
+            ("abc", "found \"abc\" where a number should be"),
+            ("-5", "found \"-\" where a number should be"),
+            (" 5", "found \" \" where a number should be"),
+            ("5 s", "\" s\" is no unit"),
+            ("5S", "\"S\" is no unit"),
+            ("5M", "\"M\" is no unit"),
+            ("5us", "\"us\" is no unit"),
+            ("1e3", "\"e\" is no unit"),
+            ("1m30", "30 in \"1m30\" has no unit"),
+            ("30s1m", "\"m\" in \"30s1m\" comes twice, or after a shorter unit"),
+            ("1s1s", "\"s\" in \"1s1s\" comes twice, or after a shorter unit"),
+            (".5s", "\".5\" is no number"),
+            ("5.s", "\"5.\" is no number"),
+            ("1.2.3s", "\"1.2.3\" is no number"),
+            ("0.5ms", "\"0.5ms\" is finer than a millisecond"),
+            ("0.0001", "\"0.0001\" is finer than a millisecond"),
+            ("36500d1ms", "\"36500d1ms\" is longer than 36500d"),
+            ("99999999999999999999999", "\"99999999999999999999999\" is longer than 36500d"),
+            ("18446744073709551615d", "\"18446744073709551615d\" is longer than 36500d"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert_eq!(error, format!("{message}; expected {FORM}"), "{text}");
         }
-        assert!(parse("99999999999999999999").is_err());
-        assert!(parse("18446744073709551615d").is_err());
+        let endless = format!("0.{}s", "1".repeat(100));
+        assert!(
+            parse(&endless).expect_err("too many digits").to_string().contains("finer than a millisecond")
+        );
     }
 
     #[test]
-    fn shows_them_short() {
-        for (millis, text) in [
+    fn trailing_zeroes_of_a_fraction_change_nothing() {
+        assert_eq!(parse("1.500000s"), parse("1.5s"));
+    }
+
+    #[test]
+    fn zero_is_refused_where_it_makes_no_sense() {
+        assert_eq!(
+            parse_positive("0ms").expect_err("zero").to_string(),
+            "found no time at all; expected more than 0"
+        );
+        assert_eq!(parse_positive("1ms"), Ok(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_is_shown_is_short_and_never_too_much() {
+        for (ms, text) in [
             (0, "0ms"),
             (999, "999ms"),
             (1_000, "1s"),
-            (2_950, "3.0s"),
-            (90_000, "1m30s"),
+            (27_399, "27.3s"),
+            (59_999, "59.9s"),
+            (60_000, "1m"),
+            (90_999, "1m30s"),
+            (3_599_999, "59m59s"),
             (3_600_000, "1h"),
-            (5_430_000, "1h30m"),
-            (90_000_000, "1d1h"),
+            (3_900_000, "1h5m"),
+            (86_399_999, "23h59m"),
+            (86_400_000, "1d"),
+            (183_600_000, "2d3h"),
         ] {
-            assert_eq!(show(Duration::from_millis(millis)), text);
+            assert_eq!(show(Duration::from_millis(ms)), text);
         }
     }
 }

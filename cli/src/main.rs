@@ -1,9 +1,14 @@
 //! `lease`: runs commands under durable, fenced leases.
 
+mod args;
+mod commands;
 mod duration;
 mod exit;
+mod failure;
+mod label;
+mod output;
 mod run;
-mod store;
+mod store_url;
 mod sys;
 
 use std::ffi::OsString;
@@ -11,21 +16,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use args::{Cli, Command};
 use exit::Exit;
 use run::RunArgs;
-
-/// Durable, fenced leases for commands
-#[derive(Parser, Debug)]
-#[command(name = "lease", version, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(clap::Subcommand, Debug)]
-enum Command {
-    Run(RunArgs),
-}
 
 fn main() -> ExitCode {
     // Before anything is opened: what is open now was passed on to us.
@@ -48,14 +41,16 @@ fn main() -> ExitCode {
                 Err(error) => fail(Exit::Failed, &format!("cannot start a second process: {error}")),
             }
         }
+        Command::Other(command) => ExitCode::from(commands::run(command)),
     }
 }
 
 /// The options of a command line that is `lease run`'s.
 fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
-    Cli::try_parse_from(args).map(|cli| match cli.command {
-        Command::Run(options) => options,
-    })
+    match Cli::try_parse_from(args)?.command {
+        Command::Run(options) => Ok(options),
+        Command::Other(_) => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
+    }
 }
 
 /// Help and version are what was asked for; everything else is a wrong command line.
@@ -66,7 +61,6 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn fail(exit: Exit, message: &str) -> ExitCode {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "lease: {message}");
+    output::note(message);
     ExitCode::from(exit.code())
 }

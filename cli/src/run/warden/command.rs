@@ -1,40 +1,34 @@
 //! The command: what it is told, and how the lease ends with it.
 
 use std::io;
+use std::os::unix::process::parent_id;
 use std::process::Command;
 use std::time::Duration;
 
 use lease_machines::FencingToken;
 use lease_machines_store::{Claim, Ending, ResourceName, WorkResult, fresh_owner};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::Pid;
 
 use super::requests::Requests;
 use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::label;
 use crate::run::args::RunArgs;
 use crate::run::wire::Plan;
-use crate::store::Refusal;
 use crate::sys::process::Ended;
 use crate::sys::spawn::{Setup, spawn_command};
 use crate::sys::terminal::Terminal;
 
 /// What the lease is asked for with: an owner drawn for this run alone.
-pub(crate) fn claim(args: &RunArgs, ttl: Duration) -> Result<Claim, Refusal> {
-    let resource = ResourceName::new(&args.resource)
-        .map_err(|error| Refusal { exit: Exit::Usage, message: error.to_string() })?;
-    let owner = fresh_owner().map_err(Refusal::from)?;
-    let label = args.label.clone().unwrap_or_else(default_label);
+pub(crate) fn claim(args: &RunArgs, ttl: Duration) -> Result<Claim, Failure> {
+    let resource =
+        ResourceName::new(&args.resource).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let owner = fresh_owner().map_err(|error| Failure::of_look(&error))?;
+    // The number is the one that the caller of `lease run` knows.
+    let label = args.label.clone().unwrap_or_else(|| label::of(parent_id()));
     let mut claim = Claim::new(resource, owner, ttl).with_label(label);
     claim.once = args.once.clone();
     Ok(claim)
-}
-
-/// `user@host:pid`: whom to ask. The number is the one that the caller of `lease run` knows.
-fn default_label() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok();
-    let user = user.filter(|user| !user.is_empty()).unwrap_or_else(|| nix::unistd::getuid().to_string());
-    let host = nix::unistd::gethostname().ok();
-    let host = host.map_or_else(|| "localhost".to_owned(), |host| host.to_string_lossy().into_owned());
-    format!("{user}@{host}:{}", getppid())
 }
 
 /// How the work ended, for the record.

@@ -32,7 +32,8 @@ use super::page::{Page, Verdict};
 use super::tree::{Reached, Tree};
 use super::wire::{Inbox, Note, Order, Plan};
 use crate::exit::Exit;
-use crate::store;
+use crate::failure::Failure;
+use crate::store_url::ChosenStore;
 use crate::sys::process::{self, Change, Ended, Waited};
 use crate::sys::ready::Ready;
 use crate::sys::signals::Signals;
@@ -98,15 +99,15 @@ fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let mut link = Link::new(socket, inbox)?;
-        let verdict = match prepare(&args) {
+        let verdict = match prepare(&args, &mut link) {
             Ok((requests, options)) => {
                 let mut warden = Warden::new(args, plan, page, link, adopts, inherited, requests, options)?;
                 let verdict = warden.run().await?;
                 warden.leave(verdict)
             }
-            Err(refusal) => {
-                link.tell(&Note::Say(refusal.message));
-                Verdict::Own(refusal.exit.code())
+            Err(failure) => {
+                link.tell(&Note::Say(failure.to_string()));
+                Verdict::Own(failure.exit().code())
             }
         };
         page.set_verdict(verdict);
@@ -130,12 +131,14 @@ fn read_plan(socket: &mut UnixStream, inbox: &mut Inbox) -> io::Result<Plan> {
     }
 }
 
-fn prepare(args: &RunArgs) -> Result<(Requests, KeeperOptions), store::Refusal> {
-    let usage = |message: String| store::Refusal { exit: Exit::Usage, message };
-    let cadence = args.cadence().map_err(usage)?;
-    let located = store::locate(args.store.as_deref())?;
+fn prepare(args: &RunArgs, link: &mut Link) -> Result<(Requests, KeeperOptions), Failure> {
+    let cadence = args.cadence().map_err(|message| Failure::new(Exit::Usage, message))?;
     let claim = command::claim(args, cadence.ttl())?;
-    let store = store::open(&located)?;
+    let chosen = ChosenStore::resolve(args.store.as_deref())?;
+    if let Some(notice) = chosen.notice() {
+        link.tell(&Note::Say(notice));
+    }
+    let store = chosen.open()?;
     let wait = match args.wait {
         _ if args.no_wait || args.skip_if_held => lease_machines::Wait::No,
         Wait::For(limit) => lease_machines::Wait::Until(clock::now().saturating_add(limit)),

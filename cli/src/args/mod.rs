@@ -1,0 +1,133 @@
+//! The command line: what every command has in common. Each command's own options stand with the command.
+
+#[cfg(test)]
+mod reference;
+mod values;
+
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand};
+use lease_machines::FencingToken;
+use lease_machines::OwnerId;
+use lease_machines_store::{Epoch, LeaseRef, ResourceName, Store};
+
+use crate::commands;
+use crate::exit;
+use crate::failure::Failure;
+use crate::output;
+use crate::run::RunArgs;
+use crate::store_url::ChosenStore;
+
+pub(crate) use values::{epoch, owner, token};
+
+/// Leases across processes and machines, with fencing tokens: only one may act, and the one who overslept is refused.
+#[derive(Parser, Debug)]
+#[command(
+    name = "lease",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_long_help = epilogue()
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The variables that are read, and what they are for.
+pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
+    ("LEASE_STORE", "the store, where --store is not given"),
+    ("LEASE_STORE_FILE", "a file whose first line is the store, where LEASE_STORE is not set either"),
+    ("XDG_STATE_HOME", "where the store `local` is kept (lease-machines/local.db); else ~/.local/state"),
+    ("LEASE_RESOURCE", "set by lease run, for its command: what the lease is on"),
+    ("LEASE_OWNER", "the same: the owner; --owner wins"),
+    ("LEASE_TOKEN", "the same: the fencing token, to be sent with every write; --token wins"),
+    ("LEASE_EPOCH", "the same: the epoch of the store; --epoch wins"),
+    ("NO_COLOR", "set to anything: no colours, on a terminal either"),
+];
+
+/// What follows the commands and options of `lease --help`.
+fn epilogue() -> String {
+    let mut text = String::from("Exit codes, of all commands:\n");
+    for (code, meaning) in exit::rows() {
+        text.push_str(&format!("  {code:<6} {meaning}\n"));
+    }
+    text.push_str("\nVariables:\n");
+    for (name, meaning) in ENVIRONMENT {
+        text.push_str(&format!("  {name:<17} {meaning}\n"));
+    }
+    text
+}
+
+/// Everything that `lease` does.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    #[command(flatten)]
+    Other(commands::Command),
+}
+
+/// Which store.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreOption {
+    /// The store, such as sqlite:/var/lib/jobs/leases.db
+    ///
+    /// Default: $LEASE_STORE; else the first line of the file that $LEASE_STORE_FILE names; else `local`, an embedded
+    /// file in the user's state folder, which keeps only others on this machine out.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+impl StoreOption {
+    /// The choice, without opening anything.
+    pub(crate) fn resolve(&self) -> Result<ChosenStore, Failure> {
+        ChosenStore::resolve(self.store.as_deref())
+    }
+
+    /// Chooses and opens; says so where nobody chose.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        let chosen = self.resolve()?;
+        if let Some(notice) = chosen.notice() {
+            output::note(&notice);
+        }
+        chosen.open()
+    }
+}
+
+/// In which form.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Form {
+    /// Print the answer as one line of JSON (its shape: docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A lease that `lease acquire` printed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LeaseOptions {
+    /// What the lease is on: 1 to 255 bytes of UTF-8
+    #[arg(value_name = "RESOURCE")]
+    pub(crate) resource: ResourceName,
+
+    /// The owner that was printed with the grant, as a decimal number
+    #[arg(long, env = "LEASE_OWNER", hide_env_values = true, value_name = "NUMBER", value_parser = owner)]
+    owner: OwnerId,
+
+    /// The fencing token that was printed with the grant
+    #[arg(long, env = "LEASE_TOKEN", hide_env_values = true, value_name = "NUMBER", value_parser = token)]
+    token: FencingToken,
+
+    /// The store's epoch that was printed with the grant, 16 hexadecimal digits. Without it a store that was wiped and
+    /// set up again since then is not noticed
+    #[arg(long, env = "LEASE_EPOCH", hide_env_values = true, value_name = "HEX", value_parser = epoch)]
+    epoch: Option<Epoch>,
+}
+
+impl LeaseOptions {
+    /// What the store is asked about.
+    pub(crate) fn lease(&self) -> LeaseRef {
+        LeaseRef::new(self.resource.clone(), self.owner, self.token, self.epoch)
+    }
+}

@@ -1,0 +1,222 @@
+//! `lease acquire`.
+
+use std::io;
+use std::os::unix::process::parent_id;
+use std::time::Duration;
+
+use clap::Args;
+use lease_machines::{OwnerId, Rejection};
+use lease_machines_store::{
+    Acquired, Claim, Grant, Rejected, ResourceName, Store, StoreError, Undecided, fresh_owner,
+};
+use nix::sys::signal::Signal;
+
+use super::{Outcome, against, unknown_answer};
+use crate::args::{Form, StoreOption};
+use crate::duration::{self, DurationError};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::label;
+use crate::output::{self, people, views::DecisionView, visible};
+use crate::sys::clock;
+use crate::sys::ready::Ready;
+use crate::sys::signals::{Inherited, Signals};
+
+/// How often an acquire that brought no answer is repeated before it is taken back.
+const ATTEMPTS: u64 = 4;
+
+/// Between two of them.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long taking an unanswered acquire back may take. What is not taken back by then ends with its ttl.
+const WITHDRAWAL: Duration = Duration::from_secs(2);
+
+/// The description, whose lines are kept as they are.
+const ABOUT: &str = "\
+Take a lease, and print what is needed to renew and release it
+
+Prints LEASE_OWNER=… LEASE_TOKEN=… LEASE_EPOCH=…, safe to eval:
+
+    grant=$(lease acquire nightly --ttl 10m) || exit; export $grant
+    …work, sending $LEASE_TOKEN with every write…
+    lease release nightly
+
+Nobody renews it and nobody stops the work when it runs out: `lease run` does. Exit 75 where another
+holds it.";
+
+/// Take a lease, and print what is needed to renew and release it
+#[derive(Args, Debug)]
+#[command(long_about = ABOUT)]
+pub(crate) struct Acquire {
+    /// What the lease is on: 1 to 255 bytes of UTF-8
+    #[arg(value_name = "RESOURCE")]
+    resource: ResourceName,
+
+    /// How long it lasts unless it is renewed: a bare number is seconds, 1m30s or 500ms works too. At least 1ms, at most
+    /// what the store allows (24h unless it was set up otherwise)
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_positive)]
+    ttl: Duration,
+
+    /// How long to wait where another holds it: a bare number is seconds, `forever` waits as long as it takes
+    #[arg(short, long, value_name = "TIME", value_parser = Wait::parse, default_value = "0s")]
+    wait: Wait,
+
+    /// Shown to others who ask who holds it. Default: user@host:pid, of the process that ran this one
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+
+    #[command(flatten)]
+    store: StoreOption,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+/// How long to wait for another holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    For(Duration),
+    Forever,
+}
+
+impl Wait {
+    fn parse(text: &str) -> Result<Self, DurationError> {
+        if text == "forever" { Ok(Self::Forever) } else { duration::parse(text).map(Self::For) }
+    }
+
+    fn left(self, waited: Duration) -> Duration {
+        match self {
+            Self::For(limit) => limit.saturating_sub(waited),
+            Self::Forever => Duration::MAX,
+        }
+    }
+}
+
+impl Acquire {
+    pub(crate) async fn run(self) -> Outcome {
+        let signals = Interruption::listen()
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen for signals: {error}")))?;
+        let owner = fresh_owner().map_err(|error| Failure::of_look(&error))?;
+        let store = self.store.open()?;
+        let store = store.as_ref();
+        let taken = tokio::select! {
+            taken = self.take(store, owner) => taken,
+            signal = signals.arrives() => Err(Failure::by_signal(signal)),
+        };
+        let told = match taken {
+            Ok(Acquired::Granted(grant)) => self.granted(owner, &grant),
+            Ok(Acquired::Rejected(rejected)) => return self.refused(&rejected),
+            Ok(_) => Err(unknown_answer()),
+            Err(failure) => Err(failure),
+        };
+        if told.is_err() {
+            // Nobody knows owner and token now: nobody could renew or release what may have been granted. What cannot be
+            // taken back ends with its ttl.
+            let _ = tokio::time::timeout(WITHDRAWAL, store.withdraw(self.resource.clone(), owner)).await;
+        }
+        told
+    }
+
+    /// Asks until there is an answer, or the wait is over.
+    async fn take(&self, store: &dyn Store, owner: OwnerId) -> Result<Acquired, Failure> {
+        let begun = clock::now();
+        let mut attempt = 0;
+        let mut unanswered = 0;
+        loop {
+            attempt += 1;
+            let rejected = match self.ask(store, owner, attempt).await {
+                Ok(Acquired::Rejected(rejected)) if rejected.reason == Rejection::Occupied => rejected,
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.undecided() == Undecided::Refused || unanswered == ATTEMPTS => {
+                    return Err(Failure::of_decision(&error));
+                }
+                Err(_) => {
+                    unanswered += 1;
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            unanswered = 0;
+            let left = self.wait.left(clock::now().saturating_sub(begun));
+            if left.is_zero() {
+                return Ok(Acquired::Rejected(rejected));
+            }
+            if attempt == 1 {
+                self.announce(&rejected);
+            }
+            let remaining = rejected.occupant.map_or(left, |occupant| occupant.remaining);
+            // A hint that fails is no reason to give up: the next try shows what is wrong.
+            if store.wait(self.resource.clone(), remaining.min(left)).await.is_err() {
+                tokio::time::sleep(PAUSE.min(left)).await;
+            }
+        }
+    }
+
+    /// From the second time on it is `reacquire`: an earlier request may have been granted without an answer, and would
+    /// be in the way of its own owner.
+    async fn ask(&self, store: &dyn Store, owner: OwnerId, attempt: u64) -> Result<Acquired, StoreError> {
+        let label = self.label.clone().unwrap_or_else(|| label::of(parent_id()));
+        let claim =
+            Claim::new(self.resource.clone(), owner, self.ttl).with_attempt(attempt).with_label(label);
+        if attempt == 1 { store.acquire(claim).await } else { store.reacquire(claim).await }
+    }
+
+    fn announce(&self, rejected: &Rejected) {
+        let resource = visible(self.resource.as_str());
+        let held = rejected
+            .occupant
+            .as_ref()
+            .map_or_else(String::new, |occupant| format!(", which {}", people::held(occupant)));
+        let limit = match self.wait {
+            Wait::For(limit) => format!("for at most {}", duration::show(limit)),
+            Wait::Forever => "for as long as it takes".to_owned(),
+        };
+        output::note(&format!("waiting for {resource} {limit}{held}"));
+    }
+
+    fn granted(&self, owner: OwnerId, grant: &Grant) -> Outcome {
+        let (token, epoch) = (grant.token, grant.epoch);
+        if self.form.json {
+            output::print_json(
+                &DecisionView::new(&self.resource, "granted")
+                    .of(owner, token)
+                    .in_epoch(Some(epoch))
+                    .for_time(grant.ttl),
+            )?;
+        } else {
+            output::print(&format!("LEASE_OWNER={owner} LEASE_TOKEN={token} LEASE_EPOCH={epoch}\n"))?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn refused(&self, rejected: &Rejected) -> Outcome {
+        if self.form.json {
+            output::print_json(&DecisionView::new(&self.resource, "rejected").because(rejected))?;
+        }
+        Err(against(&self.resource, "granted", rejected))
+    }
+}
+
+/// The signals that ask a command to end. Those that were ignored when it began stay so.
+struct Interruption(Ready<Signals>);
+
+impl Interruption {
+    fn listen() -> io::Result<Self> {
+        let inherited = Inherited::note();
+        let ending = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+        let heard = ending.into_iter().filter(|signal| !inherited.ignores(*signal));
+        Ready::new(Signals::listen(heard)?).map(Self)
+    }
+
+    async fn arrives(&self) -> Signal {
+        loop {
+            if let Some(signal) = self.0.get().next() {
+                return signal;
+            }
+            if self.0.wait().await.is_err() {
+                // The runtime is shutting down, and this future with it.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

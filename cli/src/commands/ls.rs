@@ -1,0 +1,96 @@
+//! `lease ls`.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use lease_machines_store::Inspection;
+use serde::Serialize;
+
+use super::Outcome;
+use crate::args::{Form, StoreOption};
+use crate::duration;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{self, Cell, Ink, Style, Table, people, utc, views};
+
+/// List resources and who holds them
+///
+/// In byte order of their names. State: held · retained (the work has ended, --at-least keeps others out) · released ·
+/// revoked · withdrawn (by an owner that did not know whether it held it) · expired.
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// Only resources whose name begins with this; all of them by default
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+
+    #[command(flatten)]
+    store: StoreOption,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Serialize)]
+struct Listing {
+    resources: Vec<views::ResourceView>,
+}
+
+impl Ls {
+    pub(crate) async fn run(self) -> Outcome {
+        let store = self.store.open()?;
+        let found = store.list(self.prefix).await.map_err(|error| Failure::of_look(&error))?;
+        let now = SystemTime::now();
+        if self.form.json {
+            let resources = found.iter().map(|one| views::ResourceView::new(one, now)).collect();
+            output::print_json(&Listing { resources })?;
+        } else {
+            output::print(&table(&found, now).render(Style::of_stdout()))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// The colour of a state.
+pub(crate) fn ink(found: &Inspection) -> Ink {
+    match views::state(found) {
+        "held" => Ink::Good,
+        "revoked" | "expired" => Ink::Warning,
+        "retained" => Ink::Plain,
+        _ => Ink::Faint,
+    }
+}
+
+fn table(found: &[Inspection], now: SystemTime) -> Table {
+    let mut table = Table::new([
+        Cell::text("RESOURCE"),
+        Cell::text("HOLDER"),
+        Cell::number("TOKEN"),
+        Cell::text("HELD SINCE (UTC)"),
+        Cell::number("REMAINING"),
+        Cell::text("STATE"),
+    ]);
+    for one in found {
+        let name = Cell::text(one.resource.as_str());
+        let state = Cell::text(views::state(one)).ink(ink(one));
+        match &one.occupant {
+            Some(occupant) => table.row([
+                name,
+                Cell::text(people::holder(occupant)),
+                Cell::number(occupant.token.to_string()),
+                Cell::text(utc(views::since(occupant.held_for, now))),
+                Cell::number(duration::show(occupant.remaining)),
+                state,
+            ]),
+            None => table.row([
+                name,
+                Cell::nothing(),
+                one.last_issued
+                    .map_or_else(Cell::no_number, |token| Cell::number(token.to_string()).ink(Ink::Faint)),
+                Cell::nothing(),
+                Cell::no_number(),
+                state,
+            ]),
+        }
+    }
+    table
+}

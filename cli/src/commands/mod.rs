@@ -1,0 +1,119 @@
+//! One file per command: its options, and what it does.
+
+mod acquire;
+mod check;
+mod completions;
+mod confirm;
+mod doctor;
+mod epoch;
+mod history;
+mod ls;
+mod man;
+mod migrate;
+mod prune;
+mod release;
+mod renew;
+mod revoke;
+mod show;
+
+use std::future::Future;
+
+use clap::Subcommand;
+use lease_machines::Rejection;
+use lease_machines_store::{LeaseRef, Rejected, ResourceName, Store};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{people, visible};
+
+/// All commands but `lease run`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Acquire(acquire::Acquire),
+    Renew(renew::Renew),
+    Release(release::Release),
+    Show(show::Show),
+    Check(check::Check),
+    Ls(ls::Ls),
+    #[command(visible_alias = "break")]
+    Revoke(revoke::Revoke),
+    History(history::History),
+    Prune(prune::Prune),
+    Epoch(epoch::Epoch),
+    Doctor(doctor::Doctor),
+    Migrate(migrate::Migrate),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+/// What a command ends with.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+/// Does what was asked, and returns the code to end with.
+pub(crate) fn run(command: Command) -> u8 {
+    let outcome = match command {
+        Command::Acquire(acquire) => block_on(acquire.run()),
+        Command::Renew(renew) => block_on(renew.run()),
+        Command::Release(release) => block_on(release.run()),
+        Command::Show(show) => block_on(show.run()),
+        Command::Check(check) => block_on(check.run()),
+        Command::Ls(ls) => block_on(ls.run()),
+        Command::Revoke(revoke) => block_on(revoke.run()),
+        Command::History(history) => block_on(history.run()),
+        Command::Prune(prune) => block_on(prune.run()),
+        Command::Epoch(epoch) => block_on(epoch.run()),
+        Command::Doctor(doctor) => block_on(doctor.run()),
+        Command::Migrate(migrate) => migrate.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+    };
+    match outcome {
+        Ok(exit) => exit.code(),
+        Err(failure) => failure.report(),
+    }
+}
+
+/// A decision that went against the caller: the resource was not granted, renewed and so on.
+fn against(resource: &ResourceName, what: &str, rejected: &Rejected) -> Failure {
+    let exit = match rejected.reason {
+        Rejection::Occupied => Exit::Held,
+        Rejection::Vacant | Rejection::WrongOwner | Rejection::StaleToken | Rejection::Expired => Exit::Lost,
+        Rejection::InvalidTtl | Rejection::DeadlineOverflow => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    let resource = visible(resource.as_str());
+    Failure::new(exit, format!("{resource} was not {what}: {}", people::rejected(rejected)))
+}
+
+/// Looks whether the store can have granted this lease at all, before it is asked to renew or release it.
+///
+/// A store that is shown a token of its own epoch above all that it has issued must conclude that it was put back from a
+/// backup, and opens a new epoch: every lease in it is lost. That is right for a program that keeps the names of its
+/// leases, and too high a price for a person who mistypes one.
+async fn known(store: &dyn Store, lease: &LeaseRef) -> Result<(), Failure> {
+    let found = store.inspect(lease.resource.clone()).await.map_err(|error| Failure::of_look(&error))?;
+    if lease.epoch == Some(found.epoch) && found.last_issued < Some(lease.token) {
+        let (resource, token) = (visible(lease.resource.as_str()), lease.token);
+        return Err(Failure::new(
+            Exit::Lost,
+            format!(
+                "this store does not know token {token} of {resource}, so it was not asked: either the name or the token \
+                 is wrong, or it was pruned, or the store has lost history (then see: lease epoch open --help)"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The store's answers grow with it; one that is not known here is no success.
+fn unknown_answer() -> Failure {
+    Failure::new(Exit::Failed, "the store gave an answer that this version of lease does not know")
+}
+
+fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot start: {error}")))?;
+    runtime.block_on(work)
+}

@@ -1,0 +1,61 @@
+//! `lease prune`.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use crate::args::{Form, StoreOption};
+use crate::duration;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{self, views::Big};
+
+/// Forget resources that nobody has held for a long time, and history that old
+///
+/// Tokens never go down by it: a resource that comes back gets a token above all it ever had. The last good end of each
+/// resource is kept.
+#[derive(Args, Debug)]
+pub(crate) struct Prune {
+    /// Forget what ended longer ago than this: a bare number is seconds, 30d or 12h works too
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    older_than: Duration,
+
+    #[command(flatten)]
+    store: StoreOption,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    resources: u64,
+    history: u64,
+    floor: Big,
+}
+
+impl Prune {
+    pub(crate) async fn run(self) -> Outcome {
+        let store = self.store.open()?;
+        let pruned = store.prune(self.older_than).await.map_err(|error| Failure::of_decision(&error))?;
+        if self.form.json {
+            let floor = Big(pruned.floor);
+            output::print_json(&Answer { resources: pruned.resources, history: pruned.history, floor })?;
+        } else {
+            output::print(&format!(
+                "forgot {} and {} of history; every token from now on is greater than {}\n",
+                count(pruned.resources, "resource"),
+                count(pruned.history, "row"),
+                pruned.floor,
+            ))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn count(number: u64, of: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {of}{plural}")
+}

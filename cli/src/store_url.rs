@@ -1,0 +1,298 @@
+//! Which store a command talks to.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lease_machines_store::{Finding, Severity, Store};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Holds the URL itself.
+pub(crate) const STORE: &str = "LEASE_STORE";
+
+/// Names a file whose first line is the URL: for URLs with a password in them.
+pub(crate) const STORE_FILE: &str = "LEASE_STORE_FILE";
+
+/// The name of the embedded store in the user's state folder.
+const LOCAL: &str = "local";
+
+/// No URL is longer than this; a file whose first line is was named by mistake.
+const LONGEST: u64 = 64 * 1024;
+
+/// The store that was chosen, and by what. It may carry a password: its `Debug` shows only where it came from.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ChosenStore {
+    url: String,
+    origin: Origin,
+    local: Option<PathBuf>,
+}
+
+/// What a store was chosen by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// `--store`.
+    Option,
+    /// `$LEASE_STORE`.
+    Variable,
+    /// The file that `$LEASE_STORE_FILE` names.
+    File(PathBuf),
+    /// Nothing: it is `local`.
+    Default,
+}
+
+impl ChosenStore {
+    /// Chooses: `--store`, else `$LEASE_STORE`, else the first line of the file that `$LEASE_STORE_FILE` names, else
+    /// `local`. Nothing is opened or created.
+    ///
+    /// # Errors
+    ///
+    /// Configuration: a choice that is there but empty or not readable is an error and never falls back to `local`.
+    /// A job that was to be kept apart across machines would run on each of them.
+    pub(crate) fn resolve(option: Option<&str>) -> Result<Self, Failure> {
+        Self::resolve_in(option, |name| env::var_os(name))
+    }
+
+    fn resolve_in(
+        option: Option<&str>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Failure> {
+        let (text, origin) = if let Some(text) = option {
+            (text.to_owned(), Origin::Option)
+        } else if let Some(value) = variable(STORE) {
+            let text = value
+                .into_string()
+                .map_err(|_| configuration(format!("${STORE} is not UTF-8; expected the URL of a store")))?;
+            (text, Origin::Variable)
+        } else if let Some(path) = variable(STORE_FILE) {
+            let path = PathBuf::from(path);
+            (first_line(&path)?, Origin::File(path))
+        } else {
+            (LOCAL.to_owned(), Origin::Default)
+        };
+        if text.is_empty() {
+            return Err(configuration(format!(
+                "{origin} is empty; expected the URL of a store (or nothing at all, for the store {LOCAL:?})"
+            )));
+        }
+        if text != LOCAL {
+            return Ok(Self { url: text, origin, local: None });
+        }
+        let path = local_path(variable)?;
+        let url = sqlite_url(&path)?;
+        Ok(Self { url, origin, local: Some(path) })
+    }
+
+    /// Opens it; the folder of `local` is created where it is missing. Says nothing: see [`notice`](Self::notice).
+    ///
+    /// # Errors
+    ///
+    /// As [`prepare`](Self::prepare), and what the store's own `open` says.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.prepare()?;
+        lease_machines_store::open(&self.url).map_err(|error| Failure::of_look(&error))
+    }
+
+    /// The URL, which may carry a password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How it was chosen, for `lease doctor`.
+    pub(crate) fn finding(&self) -> Finding {
+        const CHECK: &str = "store";
+        match (&self.local, &self.origin) {
+            (Some(path), Origin::Default) => Finding::new(
+                Severity::Warning,
+                CHECK,
+                format!(
+                    "no store was named, so it is {}: others on this machine alone are kept out",
+                    path.display()
+                ),
+                format!("name one with --store or ${STORE}, or ask for this one with --store {LOCAL}"),
+            ),
+            (Some(path), origin) => {
+                Finding::fine(CHECK, format!("{} ({LOCAL}, by {origin})", path.display()))
+            }
+            (None, origin) => Finding::fine(CHECK, format!("named by {origin}")),
+        }
+    }
+
+    /// What stderr says each time where nobody chose a store: without it, two machines would each run the job that
+    /// was meant to run once, and nothing would look wrong.
+    pub(crate) fn notice(&self) -> Option<String> {
+        let path = self.local.as_ref().filter(|_| self.origin == Origin::Default)?;
+        Some(format!(
+            "no store was named, so this keeps others on this machine only out ({}); name one with --store or \
+             ${STORE}, or ask for this one with --store {LOCAL}",
+            path.display()
+        ))
+    }
+
+    /// Creates the folder of `local`, readable for its user alone. Other stores need nothing.
+    ///
+    /// # Errors
+    ///
+    /// Refused or configuration, naming the folder.
+    pub(crate) fn prepare(&self) -> Result<(), Failure> {
+        use std::os::unix::fs::DirBuilderExt;
+        let Some(folder) = self.local.as_deref().and_then(Path::parent) else { return Ok(()) };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+            let exit = match error.kind() {
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => Exit::Denied,
+                _ => Exit::Configuration,
+            };
+            Failure::new(exit, format!("cannot create {} for the store {LOCAL:?}: {error}", folder.display()))
+        })
+    }
+}
+
+impl fmt::Debug for ChosenStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChosenStore")
+            .field("origin", &self.origin)
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option => f.write_str("--store"),
+            Self::Variable => write!(f, "${STORE}"),
+            Self::File(path) => write!(f, "the first line of {} (${STORE_FILE})", path.display()),
+            Self::Default => f.write_str("the default"),
+        }
+    }
+}
+
+fn configuration(message: String) -> Failure {
+    Failure::new(Exit::Configuration, message)
+}
+
+fn first_line(path: &Path) -> Result<String, Failure> {
+    let fail = |what: &dyn fmt::Display| {
+        configuration(format!(
+            "{} (${STORE_FILE}): {what}; expected a file whose first line is the URL of a store",
+            path.display()
+        ))
+    };
+    if path.as_os_str().is_empty() {
+        return Err(configuration(format!("${STORE_FILE} is empty; expected the path of a file")));
+    }
+    let file = fs::File::open(path).map_err(|error| fail(&error))?;
+    let mut line = Vec::new();
+    BufReader::new(file.take(LONGEST)).read_until(b'\n', &mut line).map_err(|error| fail(&error))?;
+    let line = String::from_utf8(line).map_err(|_| fail(&"its first line is not UTF-8"))?;
+    Ok(line.trim().to_owned())
+}
+
+/// `$XDG_STATE_HOME`, else `~/.local/state`, then `lease-machines/local.db`.
+fn local_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Failure> {
+    // The base directory specification tells to ignore a relative path there. So do we with a relative home: the store
+    // would depend on the folder that the command is started in.
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    match state {
+        Some(state) => Ok(state.join("lease-machines").join("local.db")),
+        None => Err(configuration(format!(
+            "there is no folder for the store {LOCAL:?}: neither $XDG_STATE_HOME nor $HOME is an absolute path; \
+             set one of them, or name a store with --store or ${STORE}"
+        ))),
+    }
+}
+
+/// The path as a URL: what would end it, or begin an escape, is escaped.
+fn sqlite_url(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().ok_or_else(|| {
+        configuration(format!(
+            "the path of the store {LOCAL:?}, {}, is not UTF-8; expected one that is",
+            path.display()
+        ))
+    })?;
+    Ok(format!("sqlite:{}", text.replace('%', "%25").replace('?', "%3F")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(option: Option<&str>, variables: &[(&str, &str)]) -> Result<ChosenStore, Failure> {
+        ChosenStore::resolve_in(option, |wanted| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    const HOME: (&str, &str) = ("HOME", "/home/a");
+
+    #[test]
+    fn the_option_wins_over_the_variable_over_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store");
+        fs::write(&file, "sqlite:/file.db\r\nsecond line\n").unwrap();
+        let file = file.to_str().unwrap();
+        let all = [HOME, (STORE, "sqlite:/variable.db"), (STORE_FILE, file)];
+        assert_eq!(resolve(Some("sqlite:/option.db"), &all).unwrap().url(), "sqlite:/option.db");
+        assert_eq!(resolve(None, &all).unwrap().url(), "sqlite:/variable.db");
+        let by_file = resolve(None, &[HOME, (STORE_FILE, file)]).unwrap();
+        assert_eq!((by_file.url(), by_file.notice()), ("sqlite:/file.db", None));
+    }
+
+    #[test]
+    fn local_lies_in_the_state_folder_and_is_announced_unless_asked_for() {
+        let chosen = resolve(None, &[HOME]).unwrap();
+        assert_eq!(chosen.url(), "sqlite:/home/a/.local/state/lease-machines/local.db");
+        assert!(chosen.notice().unwrap().contains("on this machine only"));
+        let state = ("XDG_STATE_HOME", "/state 100%?");
+        let chosen = resolve(None, &[HOME, state]).unwrap();
+        assert_eq!(chosen.url(), "sqlite:/state 100%25%3F/lease-machines/local.db");
+        for chosen in [resolve(Some("local"), &[HOME]), resolve(None, &[HOME, (STORE, "local")])] {
+            let chosen = chosen.unwrap();
+            assert_eq!(chosen.url(), "sqlite:/home/a/.local/state/lease-machines/local.db");
+            assert_eq!(chosen.notice(), None);
+        }
+    }
+
+    #[test]
+    fn nothing_is_guessed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let (blank, binary) = (path("blank", b"\nsqlite:/x.db\n"), path("binary", b"\xff\xfe"));
+        for (variables, found) in [
+            (vec![], "neither $XDG_STATE_HOME nor $HOME"),
+            (vec![("HOME", ""), ("XDG_STATE_HOME", "relative")], "neither $XDG_STATE_HOME nor $HOME"),
+            (vec![HOME, (STORE, "")], "$LEASE_STORE is empty"),
+            (vec![HOME, (STORE_FILE, "")], "$LEASE_STORE_FILE is empty"),
+            (
+                vec![HOME, (STORE_FILE, "/nonexistent/store")],
+                "/nonexistent/store ($LEASE_STORE_FILE): No such file",
+            ),
+            (vec![HOME, (STORE_FILE, "/")], "/ ($LEASE_STORE_FILE): Is a directory"),
+            (vec![HOME, (STORE_FILE, &blank)], "blank ($LEASE_STORE_FILE) is empty"),
+            (vec![HOME, (STORE_FILE, &binary)], "its first line is not UTF-8"),
+        ] {
+            let failure = resolve(None, &variables).unwrap_err();
+            assert_eq!(failure.exit(), Exit::Configuration);
+            assert!(failure.to_string().contains(found), "{variables:?}: {failure}");
+        }
+        let failure = resolve(Some(""), &[HOME]).unwrap_err();
+        assert!(failure.to_string().contains("--store is empty"), "{failure}");
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let chosen = resolve(Some("postgres://user:secret@host/db"), &[HOME]).unwrap();
+        assert!(!format!("{chosen:?}").contains("secret"));
+        assert!(!chosen.finding().found.contains("secret"));
+    }
+}

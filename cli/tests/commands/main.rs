@@ -1,0 +1,13 @@
+//! Every command, as the real program on a real file.
+// What is for #[test] functions holds for what they call too.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod documented;
+mod errors;
+mod leases;
+mod looks;
+mod operator;
+mod output;
+mod stores;
+mod support;
+mod terminal;
