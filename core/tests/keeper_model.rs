@@ -19,7 +19,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use simulation::{KeeperPlan, Network, Plan, Simulation, Tally};
 
-const CASES: u32 = 20_000;
+/// How many schedules each test runs, where `LEASE_MACHINES_CASES` does not say.
+const CASES: u32 = 6_000;
 
 #[test]
 fn no_schedule_breaks_a_promise() {
@@ -66,8 +67,8 @@ fn no_schedule_with_an_operator_who_revokes_breaks_any_other_promise() {
 
 fn explore(plans: impl Strategy<Value = Plan>) -> Tally {
     let tally = RefCell::new(Tally::default());
-    let config =
-        Config { cases: CASES, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let cases = std::env::var("LEASE_MACHINES_CASES").map_or(CASES, |cases| cases.parse().expect("a number"));
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
     TestRunner::new(config)
         .run(&plans, |plan| {
             Simulation::run(&plan, &mut tally.borrow_mut(), false);

@@ -36,19 +36,27 @@ impl Keeper {
             self.unanswered = true;
             self.failed(now);
         }
+        let newer = self.holder.as_ref().is_none_or(|holder| holder.token() < token);
         match self.phase {
             // A reacquire is on its way, or will be: it supersedes this grant at the store. Also where the attempt was
             // answered before, as not done: then the grant is that of its double.
             Phase::Acquiring if !awaited => self.unanswered = true,
             // A withdrawal is on its way, but it may have overtaken the acquire.
             Phase::Acquiring | Phase::Withdrawing(_) | Phase::Done(_) => {
-                if self.holder.as_ref().is_none_or(|holder| holder.token() < token) {
-                    self.stray = Some(token);
+                if newer {
+                    self.give_back(token);
                 }
                 if awaited && late {
                     self.give_up(if self.occupied { NotHeld::Occupied } else { NotHeld::Unreachable });
                 }
             }
+            // An older grant was superseded by the one that is held. A newer one, to an old request that was delayed for
+            // long, can only have been made after the lease that is held had come to an end.
+            Phase::Starting | Phase::Working if newer => {
+                self.give_back(token);
+                self.lose(Loss::Taken, now);
+            }
+            Phase::Releasing if newer => self.give_back(token),
             Phase::Starting | Phase::Working | Phase::Releasing => {}
         }
     }
@@ -71,13 +79,13 @@ impl Keeper {
                     }
                 } else if holder.state_at(now) == HolderState::Expired {
                     // By the store's word it goes on, by our clock it is over: nobody is to wait for its end.
-                    self.stray = Some(token);
+                    self.give_back(token);
                     self.lose(Loss::Expired, now);
                 }
             }
             Phase::Acquiring | Phase::Done(Outcome::Unconfirmed | Outcome::Lost(_)) => {
                 if holder.state() == HolderState::Expired {
-                    self.stray = Some(token);
+                    self.give_back(token);
                 }
             }
             Phase::Releasing | Phase::Withdrawing(_) | Phase::Done(Outcome::Stood | Outcome::NotHeld(_)) => {}
@@ -170,6 +178,11 @@ impl Keeper {
             Phase::Releasing => self.finish(Outcome::Lost(self.loss.unwrap_or(loss)), now),
             Phase::Acquiring | Phase::Withdrawing(_) | Phase::Done(_) => {}
         }
+    }
+
+    /// Of two leases to give back, the store can only hold the newer one.
+    fn give_back(&mut self, token: FencingToken) {
+        self.stray = self.stray.max(Some(token));
     }
 
     /// Nothing is held, and nothing more is asked for.

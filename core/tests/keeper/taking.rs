@@ -310,6 +310,37 @@ mod a_late_grant {
     }
 
     #[test]
+    fn of_a_newer_token_than_the_one_held_says_that_the_lease_was_lost() {
+        // An old request, delayed for so long that the store no longer knew of it, was granted after a revoke.
+        let mut rig = Rig::working(plain());
+        let told = StopWork { reason: StopReason::Lost(Loss::Taken) };
+        assert_eq!(rig.grant_of(1, secs(1), 3, TTL), [told, WaitUntil(Duration::MAX)]);
+        assert!(!rig.keeper.may_act(secs(1)));
+        assert_eq!(rig.tell(secs(2), Event::WorkFinished), [ReleaseStray { token: token(3) }]);
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Taken)));
+    }
+
+    #[test]
+    fn of_a_newer_token_than_the_one_being_released_is_given_back_too() {
+        let mut rig = Rig::working(plain());
+        rig.tell(secs(1), Event::WorkFinished);
+        assert_eq!(rig.grant_of(1, secs(1), 3, TTL)[0], ReleaseStray { token: token(3) });
+        rig.tell(secs(2), Event::Released { attempt: 2 });
+        assert_eq!(rig.outcome(), Some(Outcome::Stood), "the release was answered; the grant came after it");
+    }
+
+    #[test]
+    fn of_the_newest_of_several_tokens_is_the_one_to_be_given_back() {
+        for tokens in [[3, 4], [4, 3]] {
+            let mut rig = Rig::working(plain());
+            for n in tokens {
+                rig.grant_of(1, secs(1), n, TTL);
+            }
+            assert_eq!(rig.tell(secs(2), Event::WorkFinished), [ReleaseStray { token: token(4) }]);
+        }
+    }
+
+    #[test]
     fn doubled_changes_nothing() {
         let mut rig = Rig::working(plain());
         let before = rig.keeper.clone();

@@ -429,10 +429,10 @@ impl<'a> Simulation<'a> {
         // Where nothing was lost on the way, nobody who has ended still holds anything for longer than a request takes to
         // arrive: that much, and the drift of clocks, the store's deadline may lie behind a holder's.
         if let Some(lease) = self.store.lease().filter(|lease| lease.is_live(self.now)) {
-            let Network { drops, unknown, longest_delay, .. } = self.plan.network;
+            let Network { drops, unknown, not_done, longest_delay, .. } = self.plan.network;
             let ttl = self.plan.keepers[lease.owner().value() as usize].ttl;
             let soon = self.now + longest_delay + (ttl / 100).max(Duration::from_millis(2));
-            let lossless = drops + unknown == 0 && !self.plan.blackout;
+            let lossless = drops + unknown + not_done == 0 && !self.plan.blackout;
             assert!(!lossless || lease.expires_at() <= soon, "{lease:?} is left behind");
             self.tally.count("left behind");
         }
