@@ -25,8 +25,11 @@ const OWNER: OwnerId = OwnerId::new(7);
 const NOW: Duration = Duration::from_secs(1_000);
 const TTL: Duration = Duration::from_secs(30);
 
-/// What is measured: its name, and how one round of it is timed.
-const KINDS: [(&str, fn() -> Duration); 5] = [
+/// How one round is timed.
+type Round = fn() -> Duration;
+
+/// What is measured.
+const KINDS: [(&str, Round); 5] = [
     ("core: acquire", acquire),
     ("core: acquire, rejected", acquire_rejected),
     ("core: renew", renew),
