@@ -29,7 +29,7 @@ exits! {
     Ok = 0 "done, or yes",
     No = 1 "no, from a question; nothing was broken, from revoke",
     Usage = 64 "the command line is wrong",
-    Unreachable = 69 "the store cannot be reached: try again",
+    Unreachable = 69 "the store cannot be reached, or not be written now: try again",
     Held = 75 "another holds the resource, and the wait is over",
     Denied = 77 "the store refused us: rights, password",
     Configuration = 78 "configuration: no store, a wrong URL, a missing, newer or damaged schema",

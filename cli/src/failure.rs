@@ -1,7 +1,6 @@
 //! Why a command did not do what it was asked.
 
-use std::error::Error;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use lease_machines_store::{StoreError, Undecided};
 use nix::sys::signal::Signal;
@@ -42,12 +41,12 @@ impl Failure {
 
     /// A question that only looks, and was not answered.
     pub(crate) fn of_look(error: &StoreError) -> Self {
-        Self::new(exit::of_store(error.kind()), with_sources(error))
+        Self::new(exit::of_store(error.kind()), error.to_string())
     }
 
     /// A request for a decision that brought none: says as well whether something was changed.
     pub(crate) fn of_decision(error: &StoreError) -> Self {
-        let mut message = with_sources(error);
+        let mut message = error.to_string();
         message.push_str(match error.undecided() {
             Undecided::NotDone => " (nothing was changed; it may be tried again)",
             Undecided::Unknown => " (whether it was done is not known; it may be repeated)",
@@ -84,19 +83,4 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
-}
-
-/// The message of an error and of what caused it, as far as it says anything new.
-fn with_sources(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if !message.contains(&text) {
-            // Writing to a string cannot fail.
-            let _ = write!(message, ": {text}");
-        }
-        source = cause.source();
-    }
-    message
 }

@@ -49,7 +49,7 @@ fn unknown(name: &str, within: &Command) -> Failure {
 /// where people look for them.
 fn render(command: Command, page: &mut dyn Write) -> io::Result<()> {
     let commands = command.has_subcommands();
-    let man = Page::new(command);
+    let man = Page::new(command).source(concat!("lease ", env!("CARGO_PKG_VERSION"))).manual("LeaseMachines");
     man.render_title(page)?;
     man.render_name_section(page)?;
     man.render_synopsis_section(page)?;

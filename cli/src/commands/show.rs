@@ -122,7 +122,8 @@ fn for_people(found: &Inspection, now: SystemTime, style: Style) -> String {
         line("token", Ink::Plain, &occupant.token.to_string());
         let since = utc(views::since(occupant.held_for, now));
         line("held", Ink::Plain, &format!("for {}, since {since} UTC", duration::show(occupant.held_for)));
-        line("remaining", Ink::Plain, &duration::show(occupant.remaining));
+        let until = utc(now + occupant.remaining);
+        line("remaining", Ink::Plain, &format!("{}, until {until} UTC", duration::show(occupant.remaining)));
     } else {
         if let Some(vacated) = &found.vacated {
             line("vacated", Ink::Plain, &people::vacated(vacated));

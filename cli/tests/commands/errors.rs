@@ -144,6 +144,21 @@ fn a_file_that_somebody_keeps_locked_is_69_in_time() {
 }
 
 #[test]
+fn a_full_disk_is_69_and_loses_nothing() {
+    let world = World::new();
+    let held = world.acquire("r --ttl 1h");
+    // No file may grow beyond this; the log of the store has to. What the kernel sends by then is ignored.
+    let script = r#"trap "" XFSZ; ulimit -f 4; exec "$0" acquire s --ttl 1h"#;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_lease")]).env_clear().env("LEASE_STORE", world.url());
+    let answer = Answer::of(&mut shell);
+    assert_eq!(answer.out, "");
+    answer.fails(69, &["leases.db"]);
+    assert_eq!(world.json("show r")["holder"]["token"], held.token);
+    assert!(world.acquire("s --ttl 1h").token() > 0);
+}
+
+#[test]
 fn names_are_taken_to_the_byte() {
     let world = World::new();
     let longest = "é".repeat(127) + "x";
