@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
         let number = take(&mut rest, |c| c.is_ascii_digit() || c == '.');
         let unit = take(&mut rest, |c| !c.is_ascii_digit() && c != '.');
         if number.is_empty() {
-            return Err(fail(Why::NoNumber(unit.to_owned())));
+            return Err(fail(Why::NoNumber));
         }
         let factor = if unit.is_empty() {
             // Only a number that stands alone is seconds: in `1m30` the 30 may have been meant as anything.
@@ -96,7 +96,7 @@ pub(crate) struct DurationError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Why {
     Empty,
-    NoNumber(String),
+    NoNumber,
     NoUnit(String),
     Unit(String),
     Order(String),
@@ -110,9 +110,11 @@ impl fmt::Display for DurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
             Why::Empty => f.write_str("found nothing")?,
-            Why::NoNumber(unit) => write!(f, "found {unit:?} where a number should be")?,
+            Why::NoNumber => write!(f, "found {:?}, with no number where one should be", self.found)?,
             Why::NoUnit(number) => write!(f, "{number} in {:?} has no unit", self.found)?,
-            Why::Unit(unit) => write!(f, "{unit:?} is no unit")?,
+            // A part of what is no length of time at all could be a part of a password.
+            Why::Unit(unit) if unit.chars().all(char::is_alphabetic) => write!(f, "{unit:?} is no unit")?,
+            Why::Unit(_) => write!(f, "found {:?}, with something else where a unit should be", self.found)?,
             Why::Order(unit) => {
                 write!(f, "{unit:?} in {:?} comes twice, or after a shorter unit", self.found)?;
             }
@@ -188,10 +190,10 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, message) in [
             ("", "found nothing"),
-            ("abc", "found \"abc\" where a number should be"),
-            ("-5", "found \"-\" where a number should be"),
-            (" 5", "found \" \" where a number should be"),
-            ("5 s", "\" s\" is no unit"),
+            ("abc", "found \"abc\", with no number where one should be"),
+            ("-5", "found \"-5\", with no number where one should be"),
+            (" 5", "found \" 5\", with no number where one should be"),
+            ("5 s", "found \"5 s\", with something else where a unit should be"),
             ("5S", "\"S\" is no unit"),
             ("5M", "\"M\" is no unit"),
             ("5us", "\"us\" is no unit"),

@@ -12,6 +12,7 @@ mod store_url;
 mod sys;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -55,8 +56,10 @@ fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
 
 /// Help and version are what was asked for; everything else is a wrong command line.
 fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let shown = output::without_passwords(&text);
     // A closed pipe is quiet.
-    let _ = error.print();
+    let _ = if shown == text { error.print() } else { write!(std::io::stderr(), "{shown}") };
     if error.use_stderr() { ExitCode::from(Exit::Usage.code()) } else { ExitCode::SUCCESS }
 }
 

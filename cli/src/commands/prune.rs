@@ -19,7 +19,7 @@ use crate::output::{self, views::Big};
 #[derive(Args, Debug)]
 pub(crate) struct Prune {
     /// Forget what ended longer ago than this: a bare number is seconds, 30d or 12h works too
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     older_than: Duration,
 
     #[command(flatten)]

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 pub(crate) use style::{Ink, Style};
 pub(crate) use table::{Cell, Table};
-pub(crate) use text::visible;
+pub(crate) use text::{visible, without_passwords};
 pub(crate) use time::{rfc3339, utc};
 
 /// Prints an answer, whole.
@@ -49,5 +49,5 @@ pub(crate) fn print_json(answer: &impl Serialize) -> Result<(), Failure> {
 /// Says something to the person at the terminal that is no answer. Where standard error is closed or full, there is
 /// nobody to say it to.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "lease: {text}");
+    let _ = writeln!(io::stderr().lock(), "lease: {}", without_passwords(text));
 }

@@ -17,14 +17,14 @@ fn a_wrong_command_line_is_64_and_touches_nothing() {
     for (words, said) in [
         (vec![], "Usage: lease <COMMAND>"),
         (vec!["frobnicate"], "unrecognized subcommand 'frobnicate'"),
-        (vec!["acquire", "r"], "--ttl <TIME>"),
+        (vec!["acquire", "r"], "--ttl <DURATION>"),
         (vec!["acquire", "", "--ttl", "1m"], "1 to 255 bytes of UTF-8 without NUL, found an empty one"),
         (vec!["acquire", &long, "--ttl", "1m"], "found 256 bytes"),
         (vec!["acquire", "r", "--ttl", "0"], "expected more than 0"),
         (vec!["acquire", "r", "--ttl", "1m30"], "30 in \"1m30\" has no unit"),
-        (vec!["acquire", "r", "--ttl", "soon"], "found \"soon\" where a number should be"),
+        (vec!["acquire", "r", "--ttl", "soon"], "found \"soon\", with no number"),
         (vec!["acquire", "r", "--ttl", "0.5ms"], "finer than a millisecond"),
-        (vec!["acquire", "r", "--ttl=-5"], "found \"-\""),
+        (vec!["acquire", "r", "--ttl=-5"], "found \"-5\""),
         (vec!["acquire", "r", "--ttl", "1m", "--wait", "never"], "found \"never\""),
         (vec!["renew", "r", "--ttl", "1m"], "--owner <NUMBER>"),
         (vec!["renew", "r", "--ttl", "1m", "--owner", "x", "--token", "1"], "from 0 to 18446744073709551615"),
@@ -62,6 +62,7 @@ fn a_wrong_url_is_78_and_shows_no_password() {
     for (url, said) in [
         ("leases.db", "found \"leases.db\""),
         ("mongo://user:hunter2@host/db", "\"mongo\""),
+        ("user:hunter2@host", "\"user\""),
         ("sqlite:", "sqlite:PATH"),
         ("sqlite:x?timeout=soon", "found \"soon\""),
         ("sqlite:x?color=1", "\"color\""),
@@ -71,6 +72,24 @@ fn a_wrong_url_is_78_and_shows_no_password() {
         let answer = Answer::of(&mut world.bare(["ls", "--store", url]));
         assert!(!answer.err.contains("hunter2"), "{answer:?}");
         answer.fails(78, &[said]);
+    }
+}
+
+#[test]
+fn a_url_in_the_wrong_place_shows_no_password_either() {
+    let world = World::new();
+    for words in [
+        "ls a URL",
+        "URL",
+        "ls --json=URL",
+        "acquire r --ttl URL",
+        "acquire r --ttl 5URL",
+        "--store=URL ls",
+        "ls --stor=URL",
+    ] {
+        let answer = world.lease(&words.replace("URL", "pg://user:hunter2@host/db"));
+        assert!(!answer.err.contains("hunter"), "{answer:?}");
+        answer.fails(64, &["error: "]);
     }
 }
 
