@@ -7,6 +7,7 @@ use std::time::Duration;
 use lease_machines_keeper::{Clock, Guard, HoldError, HoldOptions};
 use lease_machines_store::WorkResult;
 use support::{Call, Fault, World, ms, options, secs};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 fn wait(world: &World, options: HoldOptions) -> JoinHandle<Result<Guard, HoldError>> {
@@ -61,6 +62,21 @@ async fn waiting_does_not_ask_again_and_again() {
     let _first = world.scheduler.hold("a", options()).await.unwrap();
     let _second = wait(&world, options().wait_forever());
     world.clock.pass(secs(100)).await;
+    let asked = world.toy.calls(Call::Acquire);
+    assert!((20..=23).contains(&asked), "every 5 s, {asked} times");
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks, 4, "two schedulers, the waiter, and one wait at the store");
+}
+
+#[tokio::test]
+async fn a_store_that_names_nobody_is_not_asked_more_often() {
+    let world = World::new();
+    world.toy.name_nobody();
+    let _first = world.scheduler.hold("a", options()).await.unwrap();
+    let second = wait(&world, options().wait(secs(100)));
+    world.clock.pass(secs(101)).await;
+    let error = second.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "\"a\" is held by another; waited for 100s");
     let asked = world.toy.calls(Call::Acquire);
     assert!((20..=23).contains(&asked), "every 5 s, {asked} times");
 }

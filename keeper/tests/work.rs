@@ -102,13 +102,14 @@ async fn work_that_overslept_does_not_go_on() {
     let run = world.scheduler.with_lease("a", options(), work);
     let sleep = async {
         world.clock.pass(ms(3_500)).await;
-        // The lid is shut. On waking, the work's timer and the scheduler's are due at the same moment.
+        // The lid is shut. On waking, the work's turn comes before the scheduler's.
         world.clock.advance(secs(3_600));
         pending::<()>().await
     };
     let worked = tokio::select! {
-        worked = run => worked.unwrap(),
+        biased;
         () = sleep => unreachable!(),
+        worked = run => worked.unwrap(),
     };
     assert_eq!(steps.get(), 4, "at 0, 1, 2 and 3 s");
     assert!(matches!(worked.stopped, Some(StopCause::Lost(LossReason::Expired))), "{:?}", worked.stopped);

@@ -1,6 +1,7 @@
 //! A clock that stands still until it is moved.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -29,12 +30,14 @@ const TURNS: usize = 100;
 /// assert!(sleeper.is_finished());
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ManualClock(Arc<Mutex<Hands>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Hands {
     now: Duration,
+    /// Other clocks, moved along.
+    others: Vec<Arc<dyn Fn(Duration) + Send + Sync>>,
     /// Timers that wait, by instant and number.
     waiting: BTreeMap<(Duration, u64), Waker>,
     timers: u64,
@@ -47,6 +50,14 @@ impl ManualClock {
         Self::default()
     }
 
+    /// Takes another clock along: `advance` is called with the time by which this one is about to move, each time that it
+    /// does. So a holder and an in-memory store, which has a clock of its own, share one time.
+    #[must_use]
+    pub fn with_other(self, advance: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        self.hands().others.push(Arc::new(advance));
+        self
+    }
+
     /// Moves on by `span` **at once**, as for a machine that slept: what fell due on the way is seen only afterwards.
     pub fn advance(&self, span: Duration) {
         let to = self.now().saturating_add(span);
@@ -55,6 +66,12 @@ impl ManualClock {
 
     /// Moves on to `to` at once; nothing happens where that has passed.
     pub fn advance_to(&self, to: Duration) {
+        let (span, others) = {
+            let hands = self.hands();
+            (to.saturating_sub(hands.now), hands.others.clone())
+        };
+        // First, so that whoever is woken finds all clocks moved.
+        others.iter().for_each(|other| other(span));
         let due = {
             let mut hands = self.hands();
             hands.now = hands.now.max(to);
@@ -92,6 +109,12 @@ impl ManualClock {
 
     fn hands(&self) -> MutexGuard<'_, Hands> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualClock").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
@@ -190,6 +213,17 @@ mod tests {
         clock.advance(SECOND * 2);
         settle().await;
         assert_eq!(*ticks.lock().unwrap(), [SECOND * 2, SECOND * 2]);
+    }
+
+    #[test]
+    fn another_clock_is_taken_along() {
+        let other = Arc::new(Mutex::new(Duration::ZERO));
+        let moved = Arc::clone(&other);
+        let clock = ManualClock::new().with_other(move |span| *moved.lock().unwrap() += span);
+        clock.advance(SECOND);
+        clock.advance_to(SECOND * 5);
+        clock.advance_to(SECOND * 3);
+        assert_eq!((clock.now(), *other.lock().unwrap()), (SECOND * 5, SECOND * 5));
     }
 
     #[tokio::test]

@@ -115,9 +115,6 @@ impl Driver {
                 Some(entry) => {
                     entry.winding_up += 1;
                     let event = entry.give_up();
-                    if let Some(call) = entry.call.take() {
-                        self.calls.abort(call);
-                    }
                     self.attend(id, Some(event), now);
                 }
                 None => self.core.wound_up(1),

@@ -1,5 +1,10 @@
 //! A naive store in memory, on a clock that the test moves, with faults that the test plans.
-#![allow(dead_code, clippy::panic, reason = "each test file uses its part; one of the faults is a panic")]
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::panic,
+    reason = "each test file uses its part; one of the faults is a panic"
+)]
 
 mod toy;
 

@@ -62,6 +62,8 @@ struct State {
     batches: Vec<usize>,
     /// What a grant is cut to.
     most: Duration,
+    /// Rejections do not say who holds the resource.
+    nameless: bool,
 }
 
 struct Row {
@@ -86,6 +88,7 @@ impl Toy {
             calls: Vec::new(),
             batches: Vec::new(),
             most: Duration::MAX,
+            nameless: false,
         };
         let capabilities = Capabilities::all("toy", Duration::from_secs(86_400));
         Self { clock, capabilities, state: Mutex::new(state), changes: watch::Sender::new(0) }
@@ -122,6 +125,10 @@ impl Toy {
 
     pub(crate) fn grant_at_most(&self, most: Duration) {
         self.state().most = most;
+    }
+
+    pub(crate) fn name_nobody(&self) {
+        self.state().nameless = true;
     }
 
     pub(crate) fn new_epoch(&self) {
@@ -245,7 +252,7 @@ impl State {
 
     fn acquire(&mut self, claim: Claim, now: Duration, again: bool) -> Result<Acquired, StoreError> {
         self.check_epoch(claim.epoch)?;
-        let (epoch, most) = (self.epoch, self.most);
+        let (epoch, most, nameless) = (self.epoch, self.most, self.nameless);
         let row = self.row(&claim.resource);
         if let Some(end) = row.good.clone().filter(|end| end.once.is_some() && end.once == claim.once) {
             return Ok(Acquired::AlreadyDone(end));
@@ -274,7 +281,8 @@ impl State {
                 Ok(Acquired::Granted(Grant::new(lease.token(), ttl, epoch)))
             }
             Decision::Rejected(reason) => {
-                Ok(Acquired::Rejected(Rejected::new(reason).with_occupant(row.occupant(now))))
+                let occupant = row.occupant(now).filter(|_| !nameless);
+                Ok(Acquired::Rejected(Rejected::new(reason).with_occupant(occupant)))
             }
             _ => unreachable!(),
         }
