@@ -148,6 +148,52 @@ mod the_plain_course {
     }
 
     #[test]
+    fn takes_no_answer_for_that_of_another_request() {
+        let answers = |attempt| {
+            let mut answers = vec![
+                Event::AlreadyDone { attempt },
+                Event::NotDone { attempt },
+                Event::NoAnswer { attempt },
+                Event::Refused { attempt },
+                Event::Released { attempt },
+            ];
+            answers.extend(
+                [Occupied, InvalidTtl, DeadlineOverflow, TokensExhausted, ClockRegressed]
+                    .map(|reason| Event::Rejected { attempt, reason, remaining: Duration::ZERO }),
+            );
+            answers
+        };
+        let acquiring = Rig::start(waiting()).0;
+        let working = Rig::working(waiting());
+        let mut renewing = Rig::working(waiting());
+        renewing.at(DUE);
+        let mut releasing = Rig::working(waiting());
+        releasing.tell(secs(1), Event::WorkFinished);
+        let mut withdrawing = Rig::start(waiting()).0;
+        withdrawing.tell(secs(1), Event::StopRequested);
+        for rig in [acquiring, working, renewing, releasing, withdrawing] {
+            for answer in [0, 99].into_iter().flat_map(answers) {
+                let mut keeper = rig.keeper.clone();
+                keeper.handle(answer, rig.now);
+                assert_eq!(keeper, rig.keeper, "{answer:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn takes_no_answer_that_does_not_fit_its_request() {
+        let mut rig = Rig::working(plain());
+        rig.at(DUE);
+        for misfit in [Event::AlreadyDone { attempt: 2 }, Event::Released { attempt: 2 }] {
+            rig.tell(DUE, misfit);
+            assert!(rig.keeper.may_act(DUE), "{misfit:?}");
+        }
+        rig.tell(secs(11), Event::WorkFinished);
+        rig.tell(secs(11), Event::AlreadyDone { attempt: rig.attempt() });
+        assert_eq!(rig.outcome(), None);
+    }
+
+    #[test]
     fn holds_no_lease_before_the_grant() {
         let (rig, _) = Rig::start(plain());
         assert_eq!((rig.keeper.holder(), rig.keeper.stop_deadline()), (None, None));

@@ -18,7 +18,11 @@
 //! NAME looks at T                            its state, and whether it may act
 //! ```
 //!
+//! And a keeper, see [`keeper`].
+//!
 //! Times are seconds: `1.5`, `0.000000001`, `max`, `max-2`.
+
+mod keeper;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -28,6 +32,8 @@ use lease_machines::{
     Rejection,
 };
 
+use crate::rig::Rig;
+
 const NAMES: [&str; 3] = ["alice", "bob", "carol"];
 
 #[derive(Default)]
@@ -35,6 +41,7 @@ pub(crate) struct Stage {
     authority: LeaseAuthority,
     fence: Fence,
     holders: BTreeMap<String, Holder>,
+    keeper: Option<Rig>,
 }
 
 type Played = Result<String, String>;
@@ -54,6 +61,12 @@ impl Stage {
                 let accepted = self.fence.accept(token(n)?);
                 Ok(if accepted { "accepted".into() } else { format!("refused, {}", mark(&self.fence)) })
             }
+            ["keeper", rest @ ..] => {
+                let (keeper, said) = keeper::new(rest)?;
+                self.keeper = Some(keeper);
+                Ok(said)
+            }
+            ["at", rest @ ..] => keeper::at(self.keeper.as_mut().ok_or("there is no keeper yet")?, rest),
             [name, request @ ..] => self.of_a_holder(name, request),
             [] => Err("no operation".into()),
         }
