@@ -1,0 +1,16 @@
+//! No text makes `parse_duration` panic, and what it read means the same when it is written in nanoseconds.
+
+#![no_main]
+
+use lease_machines_store::parse_duration;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match parse_duration(text) {
+        Ok(duration) => {
+            assert!(text.starts_with(|c: char| c.is_ascii_digit()));
+            assert_eq!(parse_duration(&format!("{}ns", duration.as_nanos())), Ok(duration));
+        }
+        Err(error) => assert!(error.to_string().contains(&format!("{text:?}"))),
+    }
+});
