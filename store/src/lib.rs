@@ -21,16 +21,18 @@
 
 mod answer;
 mod capabilities;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod check;
 mod clock;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code, unused_imports))]
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod decide;
 mod duration;
 mod epoch;
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod error;
+mod fault;
 mod finding;
+mod memory;
 mod name;
 mod open;
 mod owner;
@@ -52,7 +54,9 @@ pub use clock::Clock;
 pub use duration::{DurationError, parse_duration};
 pub use epoch::{Epoch, EpochError};
 pub use error::{ErrorKind, StoreError, Undecided};
+pub use fault::{Fault, FaultStore, Odds};
 pub use finding::{Finding, Severity};
+pub use memory::MemoryStore;
 pub use name::{NameError, ResourceName};
 pub use open::{Migration, migrate, migration_sql, open};
 pub use owner::fresh_owner;

@@ -1,0 +1,372 @@
+//! The suite must fail on stores that are wrong: each wrapper here breaks one promise.
+
+// The wrappers are test code, though no #[test] functions.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lease_machines::{FencingToken, OwnerId, Rejection};
+use lease_machines_store::conformance::{self, Fixture, Subject, block_on};
+use lease_machines_store::{
+    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Grant, HistoryEntry, Inspection, LeaseRef,
+    MemoryStore, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
+};
+
+/// One way to be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mutant {
+    /// Right after all: the wrapper itself must pass.
+    None,
+    FoldsCase,
+    TrimsNames,
+    CutsNames,
+    ListsPatterns,
+    ForgetsEpoch,
+    TtlTimesThousand,
+    TtlInSeconds,
+    EchoIsNew,
+    EchoTellsFullTtl,
+    ReleaseIgnoresOwner,
+    ReleaseIgnoresToken,
+    RenewsLate,
+    RenewalShortens,
+    GrantsWhileHeld,
+    RepeatsToken,
+    RevokeIgnoresExpect,
+    RevokeBurnsNothing,
+    WithdrawForgotten,
+    WithdrawTakesAnyones,
+    OnceIgnored,
+    AtLeastIgnored,
+    ReleasedTwice,
+    WaitsForever,
+    WaitsNever,
+    NamesNobody,
+    PruneTakesAll,
+    RenewManyOutOfOrder,
+    HistoryBackwards,
+    AnswersFromBefore,
+    /// Only wrong when two come at once: it decides on a version of the row that it no longer locks.
+    DecidesOnWhatItSaw,
+}
+
+struct Wrong {
+    inner: Arc<MemoryStore>,
+    mutant: Mutant,
+    fresh: AtomicU64,
+    last: Mutex<Option<Grant>>,
+}
+
+impl Wrong {
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == mutant
+    }
+
+    fn name(&self, name: ResourceName) -> ResourceName {
+        let text = name.as_str();
+        let text = match self.mutant {
+            Mutant::FoldsCase => text.to_lowercase(),
+            Mutant::TrimsNames => text.trim_end_matches(' ').to_owned(),
+            Mutant::CutsNames => text.chars().take(100).collect(),
+            _ => return name,
+        };
+        ResourceName::new(text).unwrap()
+    }
+
+    fn ttl(&self, ttl: Duration) -> Duration {
+        match self.mutant {
+            Mutant::TtlTimesThousand => ttl * 1000,
+            Mutant::TtlInSeconds => Duration::from_secs(ttl.as_secs()),
+            _ => ttl,
+        }
+    }
+
+    fn claim(&self, mut claim: Claim) -> Claim {
+        claim.resource = self.name(claim.resource);
+        claim.ttl = self.ttl(claim.ttl);
+        match self.mutant {
+            Mutant::ForgetsEpoch => claim.epoch = None,
+            Mutant::EchoIsNew => claim.attempt = 1_000 + self.fresh.fetch_add(1, Ordering::SeqCst),
+            Mutant::OnceIgnored => claim.once = None,
+            _ => {}
+        }
+        claim
+    }
+
+    fn lease(&self, mut lease: LeaseRef) -> LeaseRef {
+        lease.resource = self.name(lease.resource);
+        if self.is(Mutant::ForgetsEpoch) {
+            lease.epoch = None;
+        }
+        let seen = block_on(self.inner.inspect(lease.resource.clone())).unwrap();
+        if let Some(occupant) = seen.occupant {
+            if self.is(Mutant::ReleaseIgnoresOwner) {
+                lease.owner = occupant.owner;
+            }
+            if self.is(Mutant::ReleaseIgnoresToken) && lease.owner == occupant.owner {
+                lease.token = occupant.token;
+            }
+        }
+        lease
+    }
+
+    async fn take(&self, claim: Claim, again: bool) -> Result<Acquired, StoreError> {
+        let asked = claim.ttl;
+        let claim = self.claim(claim);
+        let resource = claim.resource.clone();
+        if self.is(Mutant::GrantsWhileHeld) && claim.attempt == 1 {
+            let _ = block_on(self.inner.revoke(resource.clone(), None, None));
+        }
+        if self.is(Mutant::DecidesOnWhatItSaw) {
+            let free = self.inner.inspect(resource.clone()).await?.occupant.is_none();
+            std::thread::sleep(Duration::from_micros(200));
+            if let (true, Some(held)) = (free, self.inner.inspect(resource.clone()).await?.occupant) {
+                let lease = LeaseRef::new(resource.clone(), held.owner, held.token, None);
+                let _ = self.inner.release(lease, Ending::default()).await?;
+            }
+        }
+        let answer = if again { self.inner.reacquire(claim).await } else { self.inner.acquire(claim).await };
+        Ok(match answer? {
+            Acquired::Granted(mut grant) => {
+                let mut last = self.last.lock().unwrap();
+                if self.is(Mutant::EchoTellsFullTtl) {
+                    grant.ttl = asked;
+                }
+                if self.is(Mutant::RepeatsToken) {
+                    grant.token = last.get_or_insert(grant).token;
+                }
+                *last = Some(grant);
+                Acquired::Granted(grant)
+            }
+            Acquired::Rejected(mut why) if self.is(Mutant::NamesNobody) => {
+                why.occupant = None;
+                Acquired::Rejected(why)
+            }
+            Acquired::Rejected(mut why) if self.is(Mutant::AnswersFromBefore) => {
+                // The holder of a version that is gone by now.
+                if let Some(occupant) = &mut why.occupant {
+                    occupant.token = FencingToken::new(occupant.token.value() - 1).unwrap();
+                }
+                Acquired::Rejected(why)
+            }
+            other => other,
+        })
+    }
+}
+
+impl Store for Wrong {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+    fn epoch(&self) -> Answer<'_, Epoch> {
+        self.inner.epoch()
+    }
+    fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        Box::pin(self.take(claim, false))
+    }
+    fn reacquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        Box::pin(self.take(claim, true))
+    }
+    fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
+        Box::pin(async move {
+            let lease = self.lease(lease);
+            let ttl = self.ttl(ttl);
+            if self.is(Mutant::RenewalShortens) && !ttl.is_zero() {
+                return Ok(match self.inner.renew(lease, ttl).await? {
+                    Renewed::Renewed(mut grant) => {
+                        grant.ttl = ttl;
+                        Renewed::Renewed(grant)
+                    }
+                    other => other,
+                });
+            }
+            match self.inner.renew(lease.clone(), ttl).await? {
+                Renewed::Rejected(why) if why.reason == Rejection::Expired && self.is(Mutant::RenewsLate) => {
+                    let epoch = self.inner.epoch().await?;
+                    Ok(Renewed::Renewed(Grant::new(lease.token, ttl, epoch)))
+                }
+                answer => Ok(answer),
+            }
+        })
+    }
+    fn renew_many(
+        &self,
+        mut leases: Vec<(LeaseRef, Duration)>,
+    ) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
+        if self.is(Mutant::RenewManyOutOfOrder) {
+            leases.sort_by(|one, two| one.0.resource.cmp(&two.0.resource));
+        }
+        self.inner.renew_many(leases)
+    }
+    fn release(&self, lease: LeaseRef, mut ending: Ending) -> Answer<'_, Released> {
+        let lease = self.lease(lease);
+        if self.is(Mutant::AtLeastIgnored) {
+            ending.at_least = Duration::ZERO;
+        }
+        Box::pin(async move {
+            match self.inner.release(lease, ending).await? {
+                Released::AlreadyReleased if self.is(Mutant::ReleasedTwice) => Ok(Released::Released),
+                answer => Ok(answer),
+            }
+        })
+    }
+    fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        let resource = self.name(resource);
+        Box::pin(async move {
+            if self.is(Mutant::WithdrawForgotten) {
+                // Vacates, but remembers nothing of it.
+                let seen = self.inner.inspect(resource.clone()).await?;
+                if let Some(held) = seen.occupant.filter(|held| held.owner == owner) {
+                    let lease = LeaseRef::new(resource, owner, held.token, None);
+                    return self.inner.release(lease, Ending::default()).await;
+                }
+            } else if self.is(Mutant::WithdrawTakesAnyones) {
+                let seen = self.inner.inspect(resource.clone()).await?;
+                if let Some(held) = seen.occupant {
+                    return self.inner.withdraw(resource, held.owner).await;
+                }
+            }
+            self.inner.withdraw(resource, owner).await
+        })
+    }
+    fn revoke(
+        &self,
+        resource: ResourceName,
+        mut expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        if self.is(Mutant::RevokeIgnoresExpect) {
+            expect = None;
+        }
+        Box::pin(async move {
+            let held = self.inner.inspect(resource.clone()).await?.occupant.map(|held| held.token);
+            match (self.inner.revoke(resource, expect, reason).await?, held) {
+                (Revoked::Burnt(_), Some(held)) if self.is(Mutant::RevokeBurnsNothing) => {
+                    Ok(Revoked::Burnt(held))
+                }
+                (answer, _) => Ok(answer),
+            }
+        })
+    }
+    fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
+        self.inner.inspect(self.name(resource))
+    }
+    fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
+        if self.is(Mutant::ListsPatterns) {
+            // As LIKE would: a % in it matches anything.
+            return self.inner.list(prefix.split('%').next().unwrap_or_default().to_owned());
+        }
+        self.inner.list(prefix)
+    }
+    fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
+        Box::pin(async move {
+            let mut found = self.inner.history(resource, limit).await?;
+            if self.is(Mutant::HistoryBackwards) {
+                found.reverse();
+            }
+            Ok(found)
+        })
+    }
+    fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
+        self.inner.prune(if self.is(Mutant::PruneTakesAll) { Duration::ZERO } else { older_than })
+    }
+    fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
+        match self.mutant {
+            Mutant::WaitsNever => Box::pin(async { Ok(()) }),
+            // For its limit, whatever happens.
+            Mutant::WaitsForever => Box::pin(async move {
+                let stuck = ResourceName::new("held by nobody else").unwrap();
+                let _ = self.inner.occupy(&stuck);
+                self.inner.wait(stuck, limit).await
+            }),
+            _ => self.inner.wait(resource, limit),
+        }
+    }
+    fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
+        self.inner.open_epoch(opening)
+    }
+}
+
+struct Mutated(Mutant);
+
+struct Fresh(Arc<Wrong>);
+
+impl Subject for Mutated {
+    fn name(&self) -> String {
+        format!("{:?}", self.0)
+    }
+
+    fn fresh(&self) -> Result<Box<dyn Fixture>, StoreError> {
+        let inner = Arc::new(MemoryStore::new()?);
+        let wrong = Wrong { inner, mutant: self.0, fresh: AtomicU64::new(0), last: Mutex::new(None) };
+        Ok(Box::new(Fresh(Arc::new(wrong))))
+    }
+}
+
+impl Fixture for Fresh {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0) as Arc<dyn Store>
+    }
+
+    fn pass(&self, time: Duration) {
+        self.0.inner.advance(time);
+    }
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    use Mutant::*;
+    let right = conformance::run(&Mutated(None));
+    assert!(right.failed.is_empty(), "the wrapper itself is wrong: {right}");
+    let mutants = [
+        FoldsCase,
+        TrimsNames,
+        CutsNames,
+        ListsPatterns,
+        ForgetsEpoch,
+        TtlTimesThousand,
+        TtlInSeconds,
+        EchoIsNew,
+        EchoTellsFullTtl,
+        ReleaseIgnoresOwner,
+        ReleaseIgnoresToken,
+        RenewsLate,
+        RenewalShortens,
+        GrantsWhileHeld,
+        RepeatsToken,
+        RevokeIgnoresExpect,
+        RevokeBurnsNothing,
+        WithdrawForgotten,
+        WithdrawTakesAnyones,
+        OnceIgnored,
+        AtLeastIgnored,
+        ReleasedTwice,
+        WaitsNever,
+        NamesNobody,
+        PruneTakesAll,
+        RenewManyOutOfOrder,
+        HistoryBackwards,
+        AnswersFromBefore,
+        DecidesOnWhatItSaw,
+    ];
+    let mut survivors = Vec::new();
+    for mutant in mutants {
+        let report = conformance::run(&Mutated(mutant));
+        let failed: Vec<_> = report.failed.iter().map(|failed| failed.case).collect();
+        println!("{mutant:?}: {failed:?}");
+        if report.failed.is_empty() {
+            survivors.push(mutant);
+        }
+    }
+    assert!(survivors.is_empty(), "nothing failed on {survivors:?}");
+}
+
+/// It hangs every wait, which the suite gives up after a while.
+#[test]
+fn waits_that_do_not_end_are_caught() {
+    let report = conformance::run(&Mutated(Mutant::WaitsForever));
+    let failed: Vec<_> = report.failed.iter().map(|failed| failed.case).collect();
+    assert!(failed.contains(&"a release wakes those who wait"), "{report}");
+}
