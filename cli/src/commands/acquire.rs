@@ -96,12 +96,15 @@ impl Acquire {
     pub(crate) async fn run(self) -> Outcome {
         let signals = Interruption::listen()
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen for signals: {error}")))?;
-        let owner = fresh_owner().map_err(|error| Failure::of_look(&error))?;
         let store = self.store.open()?;
-        let store = store.as_ref();
+        self.run_on(store.as_ref(), signals.arrives()).await
+    }
+
+    async fn run_on(&self, store: &dyn Store, interrupted: impl Future<Output = Signal>) -> Outcome {
+        let owner = fresh_owner().map_err(|error| Failure::of_look(&error))?;
         let taken = tokio::select! {
             taken = self.take(store, owner) => taken,
-            signal = signals.arrives() => Err(Failure::by_signal(signal)),
+            signal = interrupted => Err(Failure::by_signal(signal)),
         };
         let told = match taken {
             Ok(Acquired::Granted(grant)) => self.granted(owner, &grant),
@@ -218,5 +221,53 @@ impl Interruption {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use lease_machines_store::{Fault, FaultStore, MemoryStore};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        acquire: Acquire,
+    }
+
+    /// The command on a store behind a network with these faults, which nobody interrupts.
+    fn run(faults: impl IntoIterator<Item = Fault>) -> (Arc<MemoryStore>, Result<Exit, Exit>) {
+        let acquire = Only::parse_from(["lease", "r", "--ttl", "1h"]).acquire;
+        let inner = Arc::new(MemoryStore::new().unwrap());
+        let store = FaultStore::scripted(Arc::clone(&inner) as Arc<dyn Store>, faults);
+        let outcome = super::super::block_on(async { acquire.run_on(&store, pending()).await });
+        (inner, outcome.map_err(|failure| failure.exit()))
+    }
+
+    fn holds(store: &MemoryStore) -> usize {
+        let name = ResourceName::new("r").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(async { store.inspect(name).await }).unwrap();
+        usize::from(found.occupant.is_some())
+    }
+
+    #[test]
+    fn an_answer_that_was_lost_does_not_stand_in_the_way_of_its_owner() {
+        for lost in [Fault::DropReply, Fault::DropRequest] {
+            let (store, outcome) = run([lost]);
+            assert_eq!((outcome, holds(&store)), (Ok(Exit::Ok), 1), "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_hears_of_is_taken_back() {
+        let tries = ATTEMPTS as usize + 1;
+        let (store, outcome) = run(std::iter::repeat_n(Fault::DropReply, tries));
+        assert_eq!((outcome, holds(&store)), (Err(Exit::Unreachable), 0));
     }
 }
