@@ -31,6 +31,7 @@ mod epoch;
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod error;
 mod fault;
+mod fence;
 mod finding;
 mod memory;
 mod name;
@@ -55,6 +56,9 @@ pub use duration::{DurationError, parse_duration};
 pub use epoch::{Epoch, EpochError};
 pub use error::{ErrorKind, StoreError, Undecided};
 pub use fault::{Fault, FaultStore, Odds};
+pub use fence::{
+    Advance, GuardError, GuardErrorKind, GuardKind, GuardMode, Mark, MarkKey, Marks, open_marks,
+};
 pub use finding::{Finding, Severity};
 pub use memory::MemoryStore;
 pub use name::{NameError, ResourceName};
@@ -62,6 +66,6 @@ pub use open::{Migration, migrate, migration_sql, open};
 pub use owner::fresh_owner;
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteOptions, SqliteStore};
+pub use sqlite::{InTransaction, Passed, SqliteFence, SqliteOptions, SqliteStore};
 pub use store::{Answer, Revoked, Store};
 pub use url::StoreUrl;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::url::unknown_scheme;
-use crate::{Store, StoreError, StoreUrl};
+use crate::{Marks, Store, StoreError, StoreUrl};
 
 /// Opens the store at a URL.
 ///
@@ -70,6 +70,18 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     }
 }
 
+/// The marks at a URL, see [`open_marks`](crate::open_marks).
+pub(crate) fn marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
+    let url = StoreUrl::parse(url)?;
+    match url.scheme.as_str() {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::marks(&url),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(left_out("sqlite")),
+        scheme => Err(unknown_scheme(scheme)),
+    }
+}
+
 /// What a migrate did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -92,8 +104,9 @@ mod sqlite {
     use std::sync::Arc;
 
     use super::Migration;
+    use crate::sqlite::SqliteMarks;
     use crate::url::{unknown_option, wrong};
-    use crate::{SqliteOptions, SqliteStore, Store, StoreError, StoreUrl, parse_duration};
+    use crate::{Marks, SqliteOptions, SqliteStore, Store, StoreError, StoreUrl, parse_duration};
 
     const OPTIONS: [&str; 5] = ["timeout", "max_ttl", "history", "single_host", "allow_network_fs"];
 
@@ -112,6 +125,19 @@ mod sqlite {
             None => Err(wrong(
                 "sqlite::memory: is set up when it is opened, and gone when it is closed".to_owned(),
             )),
+        }
+    }
+
+    pub(super) fn marks(url: &StoreUrl) -> Result<Arc<dyn Marks>, StoreError> {
+        if let Some((name, _)) = url.options.iter().find(|(name, _)| name != "timeout") {
+            return Err(unknown_option("sqlite", name, &["timeout"]));
+        }
+        let options = options(url)?;
+        match path(url)? {
+            Some(path) => Ok(Arc::new(SqliteMarks::open(path, &options)?)),
+            None => {
+                Err(wrong("the marks of a fence lie where the writes go: expected sqlite:PATH".to_owned()))
+            }
         }
     }
 

@@ -1,0 +1,224 @@
+//! The fence where the write is: what every engine's guard has in common.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use lease_machines::{FencingToken, OwnerId};
+
+use crate::{Answer, LeaseRef, ResourceName, StoreError};
+
+/// Names the mark of a protected thing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct MarkKey {
+    /// Whose tokens they are, for a database that is written under leases of several stores. Empty where there is one.
+    pub store: String,
+    /// The resource whose lease protects it.
+    pub resource: ResourceName,
+    /// Tells several protected things under one lease apart. 0 where there is one.
+    pub slot: i64,
+}
+
+impl MarkKey {
+    /// The mark of a resource, in the only store, in slot 0.
+    #[must_use]
+    pub const fn new(resource: ResourceName) -> Self {
+        Self { store: String::new(), resource, slot: 0 }
+    }
+
+    /// The same, of a store with this name: any text, the same for everyone who writes here.
+    #[must_use]
+    pub fn in_store(mut self, store: impl Into<String>) -> Self {
+        self.store = store.into();
+        self
+    }
+
+    /// The same, in another slot.
+    #[must_use]
+    pub const fn in_slot(mut self, slot: i64) -> Self {
+        self.slot = slot;
+        self
+    }
+}
+
+impl fmt::Display for MarkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.resource)?;
+        if !self.store.is_empty() {
+            write!(f, " of store {:?}", self.store)?;
+        }
+        if self.slot != 0 {
+            write!(f, " slot {}", self.slot)?;
+        }
+        Ok(())
+    }
+}
+
+/// The highest token that a fence has seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Mark {
+    /// Of what.
+    pub key: MarkKey,
+    /// The token.
+    pub token: FencingToken,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// When it was written last, by the database's wall clock: for people.
+    pub at: SystemTime,
+}
+
+/// Which guard to run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum GuardMode {
+    /// The strict one where the leases are in this database and of this epoch, else the plain one.
+    #[default]
+    Auto,
+    /// The plain one: the token is compared with the mark.
+    Plain,
+    /// The strict one, or an error: the lease is also looked up among the latest committed grants.
+    Strict,
+}
+
+/// Which guard ran.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum GuardKind {
+    /// A newer holder is refused nothing, an older one everything, from the moment the newer one's token was seen here.
+    Plain,
+    /// Also refused is a holder whose lease was released, revoked or granted to another, from the moment that was
+    /// committed.
+    Strict,
+}
+
+/// The marks of a database, for those who only advance and look after them. The guard itself runs in the transaction
+/// of the protected write: see the engine's own type.
+pub trait Marks: Send + Sync {
+    /// Raises a mark to the lease's token, in a transaction of its own: from then on every older holder is refused. A
+    /// mark that stands there already is fine.
+    fn advance(&self, key: MarkKey, lease: LeaseRef) -> Advance<'_>;
+
+    /// The mark, if there is one.
+    fn look(&self, key: MarkKey) -> Answer<'_, Option<Mark>>;
+
+    /// Sets a mark back, below tokens that it has seen, and writes that down with the reason. For an operator: a token
+    /// that was never issued may have raised it. Without a token the mark is removed.
+    fn reset(&self, key: MarkKey, to: Option<FencingToken>, reason: String) -> Answer<'_, ()>;
+}
+
+/// The future of [`Marks::advance`].
+pub type Advance<'a> =
+    std::pin::Pin<Box<dyn std::future::Future<Output = Result<(), GuardError>> + Send + 'a>>;
+
+/// Opens the marks at a URL: `sqlite:PATH`, with the option `timeout`.
+///
+/// The table of marks is created where it is missing.
+///
+/// # Errors
+///
+/// As [`open`](crate::open).
+pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
+    crate::open::marks(url)
+}
+
+/// A guard that did not let a write pass. Roll the transaction back.
+///
+/// A fence trusts its callers: it stops the one who overslept, not one who makes tokens up.
+pub struct GuardError {
+    kind: GuardErrorKind,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Why a guard refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum GuardErrorKind {
+    /// A newer holder has been here: the lease is lost.
+    StaleToken {
+        /// The token shown.
+        held: FencingToken,
+        /// The highest one seen.
+        highest: FencingToken,
+    },
+    /// The same token was shown by another owner: the lease store lost history and issued it twice.
+    Rewound {
+        /// The token.
+        token: FencingToken,
+        /// Who showed it first.
+        first: OwnerId,
+    },
+    /// The token lies above 2^63 − 1, or more than a year of microseconds ahead of the clock: no store issued it.
+    OutOfRange {
+        /// The token.
+        token: FencingToken,
+    },
+    /// Strict: the lease was released or revoked, or its epoch is over.
+    Lost,
+    /// The resource has a mark, and the write carries no token.
+    Unfenced,
+    /// There is no transaction that the guard could belong to.
+    OutsideTransaction,
+    /// The strict guard was asked for where it cannot run.
+    NotStrict,
+    /// Somebody else's write was in the way for as long as the connection waits. Try the whole transaction again.
+    Busy,
+    /// The transaction has read a state that is no longer the latest. Try it again from its beginning.
+    Serialization,
+    /// The table of marks is missing.
+    NotSetUp,
+    /// The database failed.
+    Database,
+}
+
+impl GuardError {
+    /// An error of this kind.
+    #[must_use]
+    pub fn new(kind: GuardErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same error, with what caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Why.
+    #[must_use]
+    pub const fn kind(&self) -> GuardErrorKind {
+        self.kind
+    }
+
+    /// Whether the same transaction may pass when it is run again from its beginning.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self.kind, GuardErrorKind::Busy | GuardErrorKind::Serialization)
+    }
+}
+
+impl fmt::Display for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardError")
+            .field("kind", &self.kind)
+            .field("message", &self.message)
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+impl Error for GuardError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}

@@ -1,0 +1,90 @@
+//! Marks for those who have no connection of their own.
+
+use std::thread;
+
+use lease_machines::FencingToken;
+use rusqlite::Connection;
+
+use super::SqliteFence;
+use super::connection::Target;
+use super::failure::{Place, sqlite_error};
+use crate::fence::Advance;
+use crate::slot::Slot;
+use crate::{Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, StoreError};
+
+/// The marks in an SQLite file. Each call opens it anew, on a thread of its own: they are rare, and may wait.
+#[derive(Debug)]
+pub(crate) struct SqliteMarks {
+    target: Target,
+    place: Place,
+}
+
+impl SqliteMarks {
+    pub(crate) fn open(path: &str, options: &super::SqliteOptions) -> Result<Self, StoreError> {
+        let target = Target::File(path.into());
+        let place = Place { path: Some(path.into()), timeout: options.timeout };
+        let marks = Self { target, place };
+        let connection = connect(&marks.target, &marks.place)?;
+        SqliteFence::set_up(&connection).map_err(refused)?;
+        Ok(marks)
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T, GuardError> + Send + 'static,
+    ) -> Answer<'_, Result<T, GuardError>> {
+        let (target, place) = (self.target.clone(), self.place.clone());
+        Box::pin(async move {
+            let (slot, pending) = Slot::new(Box::new(drop));
+            let work = move || {
+                if slot.begin() {
+                    slot.answer(connect(&target, &place).map(|mut connection| work(&mut connection)));
+                }
+            };
+            thread::Builder::new().name("lease-fence".to_owned()).spawn(work).map_err(|error| {
+                StoreError::new(ErrorKind::Configuration, format!("no thread can be started: {error}"))
+            })?;
+            pending.await
+        })
+    }
+}
+
+fn connect(target: &Target, place: &Place) -> Result<Connection, StoreError> {
+    let connection = target.connect(place)?;
+    connection
+        .busy_timeout(place.timeout)
+        .and_then(|()| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))
+        .map_err(|error| sqlite_error(place, "setting up", error))?;
+    Ok(connection)
+}
+
+fn refused(error: GuardError) -> StoreError {
+    let kind = match error.kind() {
+        GuardErrorKind::Busy | GuardErrorKind::Serialization => ErrorKind::Busy,
+        GuardErrorKind::NotSetUp => ErrorKind::NotSetUp,
+        GuardErrorKind::OutOfRange { .. } => ErrorKind::Request,
+        _ => ErrorKind::Storage,
+    };
+    StoreError::new(kind, error.to_string()).with_source(error)
+}
+
+impl Marks for SqliteMarks {
+    fn advance(&self, key: MarkKey, lease: LeaseRef) -> Advance<'_> {
+        let answer = self.call(move |connection| SqliteFence::advance(connection, &key, &lease));
+        Box::pin(async move {
+            answer.await.unwrap_or_else(|error| {
+                Err(GuardError::new(GuardErrorKind::Database, error.to_string()).with_source(error))
+            })
+        })
+    }
+
+    fn look(&self, key: MarkKey) -> Answer<'_, Option<Mark>> {
+        let answer = self.call(move |connection| SqliteFence::look(connection, &key));
+        Box::pin(async move { answer.await?.map_err(refused) })
+    }
+
+    fn reset(&self, key: MarkKey, to: Option<FencingToken>, reason: String) -> Answer<'_, ()> {
+        let answer = self.call(move |connection| SqliteFence::reset(connection, &key, to, &reason));
+        Box::pin(async move { answer.await?.map_err(refused) })
+    }
+}

@@ -1,0 +1,402 @@
+//! The fence in the user's own transaction.
+
+// Helpers outside a #[test] function are tests all the same.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Folder, TTL, TestClock, block_on, claim, granted, lease, name, open};
+use lease_machines::{FencingToken, OwnerId};
+use lease_machines_store::{
+    Ending, GuardErrorKind, GuardKind, GuardMode, LeaseRef, MarkKey, Opening, SqliteFence, SqliteOptions,
+    SqliteStore, Store, open_marks,
+};
+use rusqlite::{Connection, TransactionBehavior};
+
+fn token(value: u64) -> FencingToken {
+    FencingToken::new(value).unwrap()
+}
+
+/// A lease under a small token, as the pictures have it.
+fn held(value: u64) -> LeaseRef {
+    LeaseRef::new(name("stock"), OwnerId::new(value.wrapping_add(100)), token(value), None)
+}
+
+fn key() -> MarkKey {
+    MarkKey::new(name("stock"))
+}
+
+fn data(path: &Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    connection
+        .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS stock (count INTEGER)")
+        .unwrap();
+    SqliteFence::set_up(&connection).unwrap();
+    connection
+}
+
+/// A guarded write: what a worker does.
+fn write(
+    connection: &mut Connection,
+    lease: &LeaseRef,
+    mode: GuardMode,
+) -> Result<GuardKind, GuardErrorKind> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let kind = SqliteFence::guard(&transaction, &key(), lease, mode).map_err(|error| error.kind())?.kind();
+    transaction.execute("INSERT INTO stock VALUES (?1)", [lease.token.value() as i64]).unwrap();
+    transaction.commit().unwrap();
+    Ok(kind)
+}
+
+fn rows(connection: &Connection) -> Vec<i64> {
+    let mut rows = connection.prepare("SELECT count FROM stock ORDER BY rowid").unwrap();
+    rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// etcd-io/etcd#10811, apache/curator#727: a paused holder went on writing beside its successor.
+#[test]
+fn the_old_holder_is_refused_before_the_new_one_has_written() {
+    let folder = Folder::new();
+    let mut old = data(&folder.file());
+    let mut new = data(&folder.file());
+    assert_eq!(write(&mut old, &held(1), GuardMode::Auto), Ok(GuardKind::Plain));
+    assert_eq!(
+        write(&mut old, &held(1), GuardMode::Auto),
+        Ok(GuardKind::Plain),
+        "the same token passes again"
+    );
+    SqliteFence::advance(&mut new, &key(), &held(2)).unwrap();
+    let stale = GuardErrorKind::StaleToken { held: token(1), highest: token(2) };
+    assert_eq!(write(&mut old, &held(1), GuardMode::Auto), Err(stale));
+    assert_eq!(SqliteFence::advance(&mut old, &key(), &held(1)).unwrap_err().kind(), stale);
+    SqliteFence::advance(&mut new, &key(), &held(2)).unwrap();
+    assert_eq!(write(&mut new, &held(2), GuardMode::Auto), Ok(GuardKind::Plain));
+    assert_eq!(rows(&new), [1, 1, 2]);
+}
+
+#[test]
+fn a_token_shown_by_two_owners_was_issued_twice() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    write(&mut data, &held(2), GuardMode::Auto).unwrap();
+    let mut twice = held(2);
+    twice.owner = OwnerId::new(7);
+    let rewound = GuardErrorKind::Rewound { token: token(2), first: OwnerId::new(102) };
+    assert_eq!(write(&mut data, &twice, GuardMode::Auto), Err(rewound));
+    assert_eq!(rows(&data), [2]);
+}
+
+#[test]
+fn a_token_that_no_store_issued_cannot_raise_the_mark() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64;
+    let year = 365 * 24 * 3600 * 1_000_000;
+    for wrong in [1 << 63, u64::MAX, now + year + 60_000_000] {
+        assert_eq!(
+            write(&mut data, &held(wrong), GuardMode::Auto),
+            Err(GuardErrorKind::OutOfRange { token: token(wrong) })
+        );
+    }
+    // One that is within the range poisons it, until an operator sets it back; that is written down.
+    let poison = now + year - 60_000_000;
+    write(&mut data, &held(poison), GuardMode::Auto).unwrap();
+    assert!(matches!(write(&mut data, &held(now), GuardMode::Auto), Err(GuardErrorKind::StaleToken { .. })));
+    SqliteFence::reset(&mut data, &key(), Some(token(now - 1)), "a typo").unwrap();
+    write(&mut data, &held(now), GuardMode::Auto).unwrap();
+    assert!(matches!(
+        write(&mut data, &held(now - 2), GuardMode::Auto),
+        Err(GuardErrorKind::StaleToken { .. })
+    ));
+    let log: (i64, i64, String) = data
+        .query_row("SELECT was, becomes, reason FROM lease_fence_log", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap();
+    assert_eq!(log, (poison as i64, (now - 1) as i64, "a typo".to_owned()));
+}
+
+#[test]
+fn outside_a_transaction_a_guard_is_an_error() {
+    let folder = Folder::new();
+    let data = data(&folder.file());
+    let guard = || SqliteFence::guard(&data, &key(), &held(1), GuardMode::Auto).map(|passed| passed.kind());
+    assert_eq!(guard().unwrap_err().kind(), GuardErrorKind::OutsideTransaction);
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap(), None, "it left a mark");
+    data.execute_batch("BEGIN").unwrap();
+    assert_eq!(guard().unwrap(), GuardKind::Plain);
+    data.execute_batch("COMMIT").unwrap();
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap().unwrap().token, token(1));
+}
+
+#[test]
+fn a_guard_belongs_to_its_savepoint() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    let mut outer = data.transaction().unwrap();
+    {
+        let mut inner = outer.savepoint().unwrap();
+        SqliteFence::guard(&inner, &key(), &held(5), GuardMode::Auto).unwrap();
+        inner.rollback().unwrap();
+    }
+    outer.commit().unwrap();
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap(), None, "the mark went with the savepoint");
+    let mut outer = data.transaction().unwrap();
+    let inner = outer.savepoint().unwrap();
+    SqliteFence::guard(&inner, &key(), &held(5), GuardMode::Auto).unwrap();
+    inner.commit().unwrap();
+    outer.commit().unwrap();
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap().unwrap().token, token(5));
+}
+
+#[test]
+fn a_transaction_that_has_read_an_old_state_is_refused() {
+    let folder = Folder::new();
+    let mut late = data(&folder.file());
+    let mut quick = data(&folder.file());
+    let transaction = late.transaction().unwrap();
+    let seen: i64 = transaction.query_row("SELECT count(*) FROM stock", [], |row| row.get(0)).unwrap();
+    assert_eq!(seen, 0);
+    write(&mut quick, &held(1), GuardMode::Auto).unwrap();
+    let error = SqliteFence::guard(&transaction, &key(), &held(1), GuardMode::Auto).unwrap_err();
+    assert_eq!(error.kind(), GuardErrorKind::Serialization);
+    assert!(error.is_retryable());
+    drop(transaction);
+    write(&mut late, &held(1), GuardMode::Auto).unwrap();
+}
+
+#[test]
+fn a_guard_waits_no_longer_than_its_connection() {
+    let folder = Folder::new();
+    let mut waiting = data(&folder.file());
+    let mut writing = data(&folder.file());
+    waiting.busy_timeout(Duration::from_millis(100)).unwrap();
+    let transaction = writing.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let start = Instant::now();
+    let deferred = waiting.transaction().unwrap();
+    let error = SqliteFence::guard(&deferred, &key(), &held(1), GuardMode::Auto).unwrap_err();
+    assert_eq!(error.kind(), GuardErrorKind::Busy);
+    assert!(error.is_retryable());
+    assert!(start.elapsed() < Duration::from_secs(5), "waited {:?}", start.elapsed());
+    drop(transaction);
+}
+
+/// A transaction that passed earlier may still commit, but before any guard with a newer token returns.
+#[test]
+fn a_paused_transaction_ends_before_a_newer_guard_passes() {
+    let folder = Folder::new();
+    let mut old = data(&folder.file());
+    let mut new = data(&folder.file());
+    new.busy_timeout(Duration::from_secs(30)).unwrap();
+    let paused = old.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    SqliteFence::guard(&paused, &key(), &held(1), GuardMode::Auto).unwrap();
+    std::thread::scope(|scope| {
+        let newer = scope.spawn(|| write(&mut new, &held(2), GuardMode::Auto));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!newer.is_finished(), "two guarded transactions passed side by side");
+        paused.execute("INSERT INTO stock VALUES (1)", []).unwrap();
+        paused.commit().unwrap();
+        newer.join().unwrap().unwrap();
+    });
+    assert_eq!(rows(&old), [1, 2]);
+    assert!(write(&mut old, &held(1), GuardMode::Auto).is_err());
+}
+
+#[test]
+fn the_strict_guard_knows_of_releases_revokes_and_newer_grants() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    // Leases and data in one file.
+    let mut data = data(&folder.file());
+    let first = granted(&store, claim("stock", 1));
+    let first_lease = lease("stock", 1, first);
+    assert_eq!(write(&mut data, &first_lease, GuardMode::Auto), Ok(GuardKind::Strict));
+    let mut other_owner = first_lease.clone();
+    other_owner.owner = OwnerId::new(9);
+    assert!(write(&mut data, &other_owner, GuardMode::Auto).is_err());
+
+    let _ = block_on(store.release(first_lease.clone(), Ending::default())).unwrap();
+    assert_eq!(write(&mut data, &first_lease, GuardMode::Auto), Err(GuardErrorKind::Lost), "released");
+
+    let second = granted(&store, claim("stock", 2));
+    // Before the second holder has shown its token to any fence.
+    let stale = GuardErrorKind::StaleToken { held: first.token, highest: second.token };
+    assert_eq!(write(&mut data, &first_lease, GuardMode::Auto), Err(stale));
+    let second_lease = lease("stock", 2, second);
+    assert_eq!(write(&mut data, &second_lease, GuardMode::Strict), Ok(GuardKind::Strict));
+
+    let _ = block_on(store.revoke(name("stock"), None, None)).unwrap();
+    assert!(matches!(
+        write(&mut data, &second_lease, GuardMode::Auto),
+        Err(GuardErrorKind::StaleToken { .. })
+    ));
+    assert_eq!(rows(&data), [first.token.value() as i64, second.token.value() as i64]);
+}
+
+#[test]
+fn the_strict_guard_runs_only_where_it_can() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let mut apart = data(&folder.path().join("data.db"));
+    assert_eq!(write(&mut apart, &held(1), GuardMode::Strict), Err(GuardErrorKind::NotStrict));
+    let store = open(&folder, &clock);
+    let mut together = data(&folder.file());
+    let grant = granted(&store, claim("stock", 1));
+    let mut anonymous = lease("stock", 1, grant);
+    anonymous.epoch = None;
+    assert_eq!(write(&mut together, &anonymous, GuardMode::Strict), Err(GuardErrorKind::NotStrict));
+    assert_eq!(write(&mut together, &anonymous, GuardMode::Auto), Ok(GuardKind::Plain));
+    let old = block_on(store.epoch()).unwrap();
+    block_on(store.open_epoch(Opening::new(old).with_dead_holders())).unwrap();
+    assert_eq!(write(&mut together, &lease("stock", 1, grant), GuardMode::Strict), Err(GuardErrorKind::Lost));
+}
+
+/// The guard's transaction does not touch the lease's own row.
+#[test]
+fn a_guard_does_not_get_between_two_renewals() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let mut data = data(&folder.file());
+    let grant = granted(&store, claim("stock", 1));
+    for _ in 0..20 {
+        assert_eq!(write(&mut data, &lease("stock", 1, grant), GuardMode::Strict), Ok(GuardKind::Strict));
+        let answer = block_on(store.renew(lease("stock", 1, grant), TTL)).unwrap();
+        assert!(matches!(answer, lease_machines_store::Renewed::Renewed(_)), "{answer:?}");
+    }
+}
+
+#[test]
+fn what_was_fenced_once_is_not_written_without_a_token() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    let transaction = data.transaction().unwrap();
+    SqliteFence::unfenced(&transaction, &key()).unwrap();
+    drop(transaction);
+    SqliteFence::advance(&mut data, &key(), &held(1)).unwrap();
+    let transaction = data.transaction().unwrap();
+    let error = SqliteFence::unfenced(&transaction, &key()).unwrap_err();
+    assert_eq!(error.kind(), GuardErrorKind::Unfenced);
+    SqliteFence::unfenced(&transaction, &key().in_slot(1)).unwrap();
+    SqliteFence::unfenced(&transaction, &key().in_store("another")).unwrap();
+}
+
+#[test]
+fn a_pruned_mark_still_refuses_older_tokens() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    SqliteFence::advance(&mut data, &key(), &held(9)).unwrap();
+    assert_eq!(SqliteFence::prune(&mut data, Duration::from_secs(3600)).unwrap(), 0);
+    assert_eq!(SqliteFence::prune(&mut data, Duration::ZERO).unwrap(), 1);
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap(), None);
+    let stale = GuardErrorKind::StaleToken { held: token(8), highest: token(9) };
+    assert_eq!(write(&mut data, &held(8), GuardMode::Auto), Err(stale));
+    write(&mut data, &held(9), GuardMode::Auto).unwrap();
+    // A mark of its own is not subject to the floor.
+    SqliteFence::advance(&mut data, &key().in_slot(2), &held(20)).unwrap();
+    SqliteFence::prune(&mut data, Duration::ZERO).unwrap();
+    SqliteFence::reset(&mut data, &key(), None, "moved").unwrap();
+}
+
+/// For drivers that this crate knows nothing of: the statement alone, and the database fails it.
+#[test]
+fn the_sql_text_makes_the_database_fail() {
+    let folder = Folder::new();
+    let data = data(&folder.file());
+    let guard = |token: i64, owner: i64| {
+        data.execute(
+            SqliteFence::guard_sql(),
+            rusqlite::named_params! { ":store": "", ":resource": "stock", ":slot": 0, ":token": token, ":owner": owner },
+        )
+    };
+    data.execute_batch("BEGIN IMMEDIATE").unwrap();
+    guard(2, 102).unwrap();
+    guard(2, 102).unwrap();
+    for (token, owner, expected) in [
+        (1, 101, "stale token"),
+        (2, 7, "rewound"),
+        (i64::MAX, 1, "token out of range"),
+        (0, 1, "token out of range"),
+    ] {
+        let error = guard(token, owner).unwrap_err();
+        assert!(error.to_string().contains(&format!("lease fence: {expected}")), "{token} {owner}: {error}");
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation));
+    }
+    data.execute_batch("ROLLBACK").unwrap();
+}
+
+#[test]
+fn marks_are_reached_by_url() {
+    let folder = Folder::new();
+    let url = format!("sqlite:{}?timeout=2s", folder.file().display());
+    let marks = open_marks(&url).unwrap();
+    assert_eq!(block_on(marks.look(key())).unwrap(), None);
+    block_on(marks.advance(key(), held(3))).unwrap();
+    assert_eq!(block_on(marks.look(key())).unwrap().unwrap().token, token(3));
+    let stale = GuardErrorKind::StaleToken { held: token(2), highest: token(3) };
+    assert_eq!(block_on(marks.advance(key(), held(2))).unwrap_err().kind(), stale);
+    block_on(marks.reset(key(), None, "test".into())).unwrap();
+    assert_eq!(block_on(marks.look(key())).unwrap(), None);
+    assert!(open_marks("sqlite::memory:").is_err());
+    assert!(open_marks(&format!("{url}&max_ttl=1s")).is_err());
+}
+
+const WORKER: &str = "LEASE_TEST_WORKER";
+
+/// The paused worker, between two processes: it is frozen past its ttl between its decision to write and the write.
+#[test]
+fn a_worker_that_was_frozen_is_refused_in_another_process() {
+    if let Ok(folder) = std::env::var(WORKER) {
+        return worker(Path::new(&folder));
+    }
+    let folder = Folder::new();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_worker_that_was_frozen_is_refused_in_another_process", "--nocapture"])
+        .env(WORKER, folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.ends_with("about to write")), "the worker did not get its lease");
+    signal(child.id(), "STOP");
+    let store = SqliteStore::open(folder.file(), SqliteOptions::default()).unwrap();
+    let mut claim = claim("stock", 2);
+    claim.ttl = Duration::from_secs(600);
+    loop {
+        block_on(store.wait(name("stock"), Duration::from_secs(60))).unwrap();
+        if let lease_machines_store::Acquired::Granted(grant) = common::acquire(&store, claim.clone()) {
+            // A new holder advances the mark and has not yet written anything.
+            let mut data = data(&folder.path().join("data.db"));
+            SqliteFence::advance(&mut data, &key(), &lease("stock", 2, grant)).unwrap();
+            break;
+        }
+    }
+    signal(child.id(), "CONT");
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(said.any(|line| line.ends_with("refused: StaleToken")), "the frozen worker wrote");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rows(&data(&folder.path().join("data.db"))), [] as [i64; 0]);
+}
+
+fn worker(folder: &Path) {
+    let store = SqliteStore::open(folder.join("leases.db"), SqliteOptions::default()).unwrap();
+    let mut claim = claim("stock", 1);
+    claim.ttl = Duration::from_millis(500);
+    let grant = granted(&store, claim);
+    let mut data = data(&folder.join("data.db"));
+    println!("about to write");
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    match write(&mut data, &lease("stock", 1, grant), GuardMode::Auto) {
+        Err(GuardErrorKind::StaleToken { .. }) => println!("refused: StaleToken"),
+        other => println!("{other:?}"),
+    }
+}
+
+fn signal(process: u32, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap();
+    assert!(status.success());
+}
