@@ -1,4 +1,115 @@
-//! Hold leases from async Rust.
+//! Hold leases from async Rust: taken from a [store](lease_machines_store), renewed in the background, lost in time, and
+//! released after the work.
+//!
+//! ```
+//! use lease_machines_keeper::{HoldOptions, with_lease};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = lease_machines_store::open("sqlite::memory:")?;
+//!
+//! let worked = with_lease(&store, "reports/nightly", HoldOptions::new(), async |lease| {
+//!     // Nobody else is here now. What is written carries the token, so that whoever was here before and overslept
+//!     // is refused.
+//!     Ok::<_, std::io::Error>(format!("written under token {}", lease.token().value()))
+//! })
+//! .await?;
+//!
+//! assert!(worked.verdict.stood());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which call
+//!
+//! | I have | call |
+//! | --- | --- |
+//! | an async block to run under a lease | [`with_lease`]: drops it when the lease is lost, releases when it has ended |
+//! | something longer, or not async | [`hold`]: a [`Guard`] that keeps the lease until it is released or dropped |
+//! | tests | a [`Scheduler`] with a [`ManualClock`], and the same two calls on it |
+//! | a runtime about to end | [`shutdown`]: waits for releases that go on in the background |
+//!
+//! ```
+//! use std::time::Duration;
+//! use lease_machines_keeper::{HoldError, HoldOptions, hold};
+//! use lease_machines_store::WorkResult;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let store = lease_machines_store::open("sqlite::memory:")?;
+//! let options = HoldOptions::new().ttl(Duration::from_secs(30)).label("worker 7");
+//! let guard = hold(&store, "db/compaction", options).await?;
+//!
+//! // Whoever comes second does not wait, unless it is told to, and hears who is first.
+//! let second = hold(&store, "db/compaction", HoldOptions::new()).await;
+//! let Err(HoldError::Occupied(occupied)) = second else { panic!("held") };
+//! assert_eq!(occupied.by.unwrap().label.as_deref(), Some("worker 7"));
+//!
+//! for _page in 0..3 {
+//!     if !guard.may_act() {
+//!         break; // as the clock has it, also where this process has slept
+//!     }
+//!     // ... write the page, under guard.token() ...
+//! }
+//! assert!(guard.release(WorkResult::Good).await.stood());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! - **The local clock has the last word.** A lease counts from the instant at which it was asked for, on a clock that
+//!   goes on while the machine sleeps, less a thousandth for drift. [`may_act`](Lease::may_act) and
+//!   [`state`](Lease::state) compute the answer when they are asked. Where the store answers nothing at all, the lease is
+//!   [at risk](LeaseState::AtRisk), and then lost, all the same: no call to the store is waited for beyond it.
+//! - **Loss comes with its reason**, once: [`LossReason`] says expired, taken by whom and under which token, revoked, new
+//!   epoch, unreachable (and what the store said last), or fenced.
+//! - **Release comes after the work**, and the [`Verdict`] says whether the lease stood until then.
+//! - **A lost lease is never taken again behind the work's back.** Take it anew, under a greater token.
+//! - **Every future may be dropped at any point.** A question that nobody waits for any more leaves nothing held beyond
+//!   its first term, of 30 s at most, even with the store gone.
+//! - **A forked child holds nothing**, and does not disturb its parent.
+//!
+//! What no runtime can promise: a process can be stopped between asking [`may_act`](Lease::may_act) and writing. The
+//! fence at the resource refuses that write; give the marks to [`HoldOptions::fence`], and write under the token.
+//!
+//! # Tests of your own
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use lease_machines_keeper::{HoldOptions, LeaseState, ManualClock, Scheduler};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let store = lease_machines_store::open("sqlite::memory:")?;
+//! let clock = ManualClock::new();
+//! let scheduler = Scheduler::with_clock(store, Arc::new(clock.clone()));
+//! let guard = scheduler.hold("job", HoldOptions::new()).await?;
+//!
+//! clock.advance(Duration::from_secs(3600)); // the lid was shut
+//! assert_eq!(guard.state(), LeaseState::Expired);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! `tracing`: a span `lease` for each hold, from the question to the verdict (fields `resource`, `owner`, `token`, `epoch`),
+//! with the events *granted*, *not held*, *at risk*, *lost* and *ended*, all with the target `lease`.
+//!
+//! `metrics`: these figures. No label is a resource's name.
+//!
+//! | name | kind | labels |
+//! | --- | --- | --- |
+//! | `lease_granted_total` | counter | |
+//! | `lease_renewed_total` | counter | |
+//! | `lease_lost_total` | counter | `reason`: [`LossReason::name`] |
+//! | `lease_attempts_total` | counter, requests sent | `request`: `acquire`, `reacquire`, `renew`, `release`, `withdraw` |
+//! | `lease_answers_total` | counter | `answer`: `done`, `occupied`, `rejected`, `not_done`, `unknown`, `refused` |
+//! | `lease_waited_seconds` | histogram, until granted or given up | |
+//! | `lease_held_seconds` | histogram | |
+//! | `lease_renewed_together` | histogram, leases in one call | |
 #![forbid(unsafe_code)]
 
 mod clock;
