@@ -22,7 +22,7 @@ mod test {
     use std::sync::Arc;
 
     use lease_machines_keeper::{
-        HoldError, HoldOptions, LeaseState, LossReason, ManualClock, Scheduler, Verdict, hold, shutdown,
+        HoldError, HoldOptions, LeaseState, LossReason, Scheduler, Verdict, hold, shutdown,
     };
     use lease_machines_store::{Store, WorkResult};
     use tokio::runtime::{Builder, Runtime};
@@ -30,7 +30,7 @@ mod test {
     use crate::support::{Call, Toy, secs};
 
     pub(super) fn a_child_holds_nothing_and_disturbs_nobody() {
-        let toy = Arc::new(Toy::new(ManualClock::new()));
+        let toy = Arc::new(Toy::new().0);
         let store: Arc<dyn Store> = Arc::<Toy>::clone(&toy);
         let scheduler = Scheduler::new(Arc::clone(&store));
         let parent = runtime();

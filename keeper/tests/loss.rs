@@ -86,7 +86,7 @@ async fn a_late_renewal_says_expired_and_takes_nothing() {
     let world = World::new();
     let guard = world.scheduler.hold("a", options()).await.unwrap();
     // The store's clock ends the lease; the holder's has 20 s to go.
-    world.toy.set_ahead(secs(25));
+    world.toy.jump_ahead(secs(25));
     world.clock.pass(secs(10)).await;
     assert!(matches!(guard.lost().await, LossReason::Expired));
     assert_eq!(world.toy.holder("a"), None);
@@ -193,7 +193,7 @@ async fn a_release_frees_nobody_elses_lease() {
 #[tokio::test]
 async fn clocks_that_are_minutes_apart_make_one_holder() {
     let world = World::new();
-    world.toy.set_ahead(secs(600));
+    world.toy.jump_ahead(secs(600));
     let guard = world.scheduler.hold("a", options()).await.unwrap();
     assert_eq!(guard.remaining(), ms(29_970));
     world.clock.pass(secs(100)).await;
@@ -201,17 +201,13 @@ async fn clocks_that_are_minutes_apart_make_one_holder() {
     assert!(matches!(world.other().hold("a", options()).await, Err(HoldError::Occupied(_))));
     // The store's clock steps on by an hour: the lease ends early there, and the fence orders the writes.
     let mut resource = Fence::new(None);
-    world.toy.set_ahead(secs(600 + 3_600));
+    world.toy.jump_ahead(secs(3_600));
     let next = world.other().hold("a", options()).await.unwrap();
     assert!(resource.accept(next.token()));
     assert!(guard.may_act(), "it cannot know yet");
     assert!(!resource.accept(guard.token()));
     world.clock.pass(secs(12)).await;
     assert!(matches!(guard.loss(), Some(LossReason::Taken { .. })));
-    // And back: nobody is revived, the holder stays.
-    world.toy.set_ahead(secs(600));
-    world.clock.pass(secs(60)).await;
-    assert!(next.may_act());
 }
 
 /// rust-lang/rust#87906: `Instant` stands still while the machine sleeps.

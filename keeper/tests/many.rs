@@ -121,7 +121,7 @@ async fn on_many_threads_with_the_real_clock_nothing_is_lost() {
     for number in 0..50 {
         assert_eq!(world.toy.occupant(&format!("lease-{number}")), None);
     }
-    assert_eq!(world.toy.tokens_issued(), 200 * 20);
+    assert_eq!(world.toy.grants(), 200 * 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

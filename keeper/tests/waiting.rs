@@ -188,12 +188,15 @@ async fn work_that_failed_or_said_nothing_is_done_again() {
 #[tokio::test]
 async fn options_out_of_range_are_refused_before_anything_is_sent() {
     let world = World::new();
-    let day = Duration::from_secs(86_400);
+    let year = Duration::from_secs(31_536_000);
     let new = HoldOptions::new;
     for (options, expected) in [
-        (new().ttl(secs(0)), "ttl is 0ns; expected 1ms to 86400s, the store's max_ttl"),
-        (new().ttl(Duration::from_micros(999)), "ttl is 999µs; expected 1ms to 86400s, the store's max_ttl"),
-        (new().ttl(day + ms(1)), "ttl is 86400.001s; expected 1ms to 86400s, the store's max_ttl"),
+        (new().ttl(secs(0)), "ttl is 0ns; expected 1ms to 31536000s, the store's max_ttl"),
+        (
+            new().ttl(Duration::from_micros(999)),
+            "ttl is 999µs; expected 1ms to 31536000s, the store's max_ttl",
+        ),
+        (new().ttl(year + ms(1)), "ttl is 31536000.001s; expected 1ms to 31536000s, the store's max_ttl"),
         (
             new().renew_every(secs(60)),
             "renew_every is 60s; expected more than zero and less than the ttl of 60s",
@@ -203,7 +206,7 @@ async fn options_out_of_range_are_refused_before_anything_is_sent() {
             "warn_before is 0ns; expected more than zero and less than the ttl of 60s",
         ),
         (new().max_hold(secs(0)), "max_hold is 0ns; expected more than zero, or none"),
-        (new().at_least(day * 2), "at_least is 172800s; expected at most 86400s, the store's max_ttl"),
+        (new().at_least(year * 2), "at_least is 63072000s; expected at most 31536000s, the store's max_ttl"),
     ] {
         let error = world.scheduler.hold("a", options).await.unwrap_err();
         assert!(matches!(error, HoldError::Options(_)), "{error:?}");

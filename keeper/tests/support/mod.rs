@@ -1,4 +1,4 @@
-//! A naive store in memory, on a clock that the test moves, with faults that the test plans.
+//! The store in memory, on a clock that the test moves, with faults that the test plans.
 #![allow(
     dead_code,
     unused_imports,
@@ -34,9 +34,9 @@ pub(crate) struct World {
 impl World {
     /// Holder and store read the same clock.
     pub(crate) fn new() -> Self {
-        let clock = ManualClock::new();
+        let (toy, clock) = Toy::new();
+        let toy = Arc::new(toy);
         clock.advance(secs(1_000));
-        let toy = Arc::new(Toy::new(clock.clone()));
         let scheduler = Self::scheduler(&toy, &clock);
         Self { clock, toy, scheduler }
     }

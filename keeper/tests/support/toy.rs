@@ -1,16 +1,16 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::future::pending;
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use lease_machines::{ClockPolicy, Decision, FencingToken, LeaseAuthority, OwnerId, Rejection};
+use lease_machines::{FencingToken, OwnerId};
 use lease_machines_keeper::{Clock, ManualClock, sleep_until};
 use lease_machines_store::{
-    Acquired, Answer, Capabilities, Claim, End, Ending, Epoch, ErrorKind, Grant, HistoryEntry, Inspection,
-    LeaseRef, Occupant, Pruned, Rejected, Released, Renewed, ResourceName, Revoked, Store, StoreError,
-    Vacated, VacatedHow, WorkResult,
+    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, HistoryEntry, Inspection, LeaseRef,
+    MemoryStore, Occupant, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
 };
-use tokio::sync::watch;
 
 /// What a store is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,65 +43,45 @@ pub(crate) enum Fault {
     Panics,
 }
 
+/// The store in memory, whose faults a test plans call by call, and delays on the clock that the test moves.
 pub(crate) struct Toy {
     clock: ManualClock,
-    capabilities: Capabilities,
-    state: Mutex<State>,
-    changes: watch::Sender<u64>,
+    memory: Arc<MemoryStore>,
+    plans: Mutex<Plans>,
 }
 
-struct State {
-    epoch: Epoch,
-    /// The store's clock is ahead of the holder's by this much.
-    ahead: Duration,
-    rows: BTreeMap<ResourceName, Row>,
+#[derive(Default)]
+struct Plans {
     planned: HashMap<Call, VecDeque<Fault>>,
     standing: HashMap<Call, Fault>,
     calls: Vec<Call>,
     /// Leases in each `renew_many`.
     batches: Vec<usize>,
-    /// What a grant is cut to.
-    most: Duration,
+    endings: BTreeMap<ResourceName, Ending>,
+    grants: u64,
+    /// What a ttl is cut to.
+    most: Option<Duration>,
     /// Rejections do not say who holds the resource.
     nameless: bool,
 }
 
-struct Row {
-    authority: LeaseAuthority,
-    attempts: HashMap<OwnerId, u64>,
-    granted_at: Duration,
-    label: Option<String>,
-    vacated: Option<Vacated>,
-    good: Option<End>,
-    ending: Option<Ending>,
-    retained: Option<(OwnerId, FencingToken, Duration)>,
-}
-
 impl Toy {
-    pub(crate) fn new(clock: ManualClock) -> Self {
-        let state = State {
-            epoch: Epoch::new(1).expect("not zero"),
-            ahead: Duration::ZERO,
-            rows: BTreeMap::new(),
-            planned: HashMap::new(),
-            standing: HashMap::new(),
-            calls: Vec::new(),
-            batches: Vec::new(),
-            most: Duration::MAX,
-            nameless: false,
-        };
-        let capabilities = Capabilities::all("toy", Duration::from_secs(86_400));
-        Self { clock, capabilities, state: Mutex::new(state), changes: watch::Sender::new(0) }
+    /// A store, and a clock for its holders: the store's moves with it.
+    pub(crate) fn new() -> (Self, ManualClock) {
+        let memory = Arc::new(MemoryStore::new().expect("random numbers"));
+        let moved = Arc::clone(&memory);
+        let clock = ManualClock::new().with_other(move |span| moved.advance(span));
+        (Self { clock: clock.clone(), memory, plans: Mutex::default() }, clock)
     }
 
     /// The next calls of this kind go wrong like this, one after the other.
     pub(crate) fn plan(&self, call: Call, faults: impl IntoIterator<Item = Fault>) {
-        self.state().planned.entry(call).or_default().extend(faults);
+        self.plans().planned.entry(call).or_default().extend(faults);
     }
 
     /// All calls of this kind go wrong like this from now on.
     pub(crate) fn always(&self, call: Call, fault: Fault) {
-        self.state().standing.insert(call, fault);
+        self.plans().standing.insert(call, fault);
     }
 
     /// Nothing is answered any more.
@@ -113,46 +93,41 @@ impl Toy {
 
     /// Nothing goes wrong any more.
     pub(crate) fn mend(&self) {
-        let mut state = self.state();
-        state.standing.clear();
-        state.planned.clear();
+        let mut plans = self.plans();
+        plans.standing.clear();
+        plans.planned.clear();
     }
 
-    /// The store's clock jumps ahead of the holder's by this much in all.
-    pub(crate) fn set_ahead(&self, ahead: Duration) {
-        self.state().ahead = ahead;
+    /// The store's clock jumps ahead of the holders'.
+    pub(crate) fn jump_ahead(&self, span: Duration) {
+        self.memory.advance(span);
     }
 
     pub(crate) fn grant_at_most(&self, most: Duration) {
-        self.state().most = most;
+        self.plans().most = Some(most);
     }
 
     pub(crate) fn name_nobody(&self) {
-        self.state().nameless = true;
+        self.plans().nameless = true;
     }
 
-    pub(crate) fn new_epoch(&self) {
-        let mut state = self.state();
-        state.epoch = Epoch::new(state.epoch.value() + 1).expect("not zero");
+    /// An operator opens a new epoch, and says that nobody acts under the old one any more.
+    pub(crate) fn new_epoch(&self) -> Epoch {
+        let instead_of = now(self.memory.epoch()).expect("there is one");
+        now(self.memory.open_epoch(Opening::new(instead_of).with_dead_holders())).expect("a new one")
     }
 
     pub(crate) fn calls(&self, call: Call) -> usize {
-        self.state().calls.iter().filter(|made| **made == call).count()
+        self.plans().calls.iter().filter(|made| **made == call).count()
     }
 
     pub(crate) fn batches(&self) -> Vec<usize> {
-        self.state().batches.clone()
+        self.plans().batches.clone()
     }
 
     /// All grants so far.
-    pub(crate) fn tokens_issued(&self) -> u64 {
-        let state = self.state();
-        state
-            .rows
-            .values()
-            .filter_map(|row| row.authority.checkpoint().last_issued())
-            .map(|it| it.value())
-            .sum()
+    pub(crate) fn grants(&self) -> u64 {
+        self.plans().grants
     }
 
     /// Who holds it, by the store's clock.
@@ -161,48 +136,34 @@ impl Toy {
     }
 
     pub(crate) fn occupant(&self, name: &str) -> Option<Occupant> {
-        let mut state = self.state();
-        let now = self.now(&state);
-        state.rows.get_mut(name).and_then(|row| row.occupant(now))
+        now(self.memory.inspect(resource(name))).expect("it can be looked at").occupant
     }
 
+    /// What the last release said.
     pub(crate) fn ending(&self, name: &str) -> Option<Ending> {
-        self.state().rows.get(name).and_then(|row| row.ending.clone())
+        self.plans().endings.get(name).cloned()
     }
 
     pub(crate) fn revoke_now(&self, name: &str) {
-        let mut state = self.state();
-        let now = self.now(&state);
-        let row = state.rows.get_mut(name).expect("held");
-        let lease = row.authority.checkpoint().lease().expect("held");
-        row.authority.revoke(None, now).expect("tokens are left");
-        row.vacated = Some(Vacated::new(lease.token(), lease.owner(), VacatedHow::Revoked));
-        drop(state);
-        self.changed();
+        let revoked = now(self.memory.revoke(resource(name), None, None)).expect("it can be revoked");
+        assert!(matches!(revoked, Revoked::Burnt(_)), "{revoked:?}");
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no test panics in here")
+    fn plans(&self) -> MutexGuard<'_, Plans> {
+        self.plans.lock().expect("no test panics in here")
     }
 
-    fn now(&self, state: &State) -> Duration {
-        self.clock.now() + state.ahead
-    }
-
-    fn changed(&self) {
-        self.changes.send_modify(|version| *version += 1);
-    }
-
+    /// Does it, unless it is to go wrong.
     async fn done<T>(
         &self,
         call: Call,
-        decide: impl FnOnce(&mut State, Duration) -> Result<T, StoreError>,
+        decided: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let fault = {
-            let mut state = self.state();
-            state.calls.push(call);
-            let planned = state.planned.get_mut(&call).and_then(VecDeque::pop_front);
-            planned.or_else(|| state.standing.get(&call).copied()).unwrap_or(Fault::None)
+            let mut plans = self.plans();
+            plans.calls.push(call);
+            let planned = plans.planned.get_mut(&call).and_then(VecDeque::pop_front);
+            planned.or_else(|| plans.standing.get(&call).copied()).unwrap_or(Fault::None)
         };
         match fault {
             Fault::Swallowed => pending().await,
@@ -211,12 +172,7 @@ impl Toy {
             Fault::Panics => panic!("planned"),
             _ => {}
         }
-        let answer = {
-            let mut state = self.state();
-            let now = self.now(&state);
-            decide(&mut state, now)
-        };
-        self.changed();
+        let answer = decided.await;
         match fault {
             Fault::Unanswered => pending().await,
             Fault::DoneButFails(kind) => Err(StoreError::new(kind, "planned")),
@@ -227,216 +183,106 @@ impl Toy {
             _ => answer,
         }
     }
-}
 
-impl State {
-    fn row(&mut self, resource: &ResourceName) -> &mut Row {
-        self.rows.entry(resource.clone()).or_insert_with(|| Row {
-            authority: LeaseAuthority::new().with_clock_policy(ClockPolicy::Clamp),
-            attempts: HashMap::new(),
-            granted_at: Duration::ZERO,
-            label: None,
-            vacated: None,
-            good: None,
-            ending: None,
-            retained: None,
-        })
-    }
-
-    fn check_epoch(&self, epoch: Option<Epoch>) -> Result<(), StoreError> {
-        match epoch {
-            Some(believed) if believed != self.epoch => Err(StoreError::new_epoch(believed, self.epoch)),
-            _ => Ok(()),
+    async fn claimed(&self, mut claim: Claim, again: bool) -> Result<Acquired, StoreError> {
+        claim.ttl = self.cut(claim.ttl);
+        let answer =
+            if again { self.memory.reacquire(claim).await } else { self.memory.acquire(claim).await };
+        let mut plans = self.plans();
+        match answer {
+            Ok(Acquired::Granted(grant)) => {
+                plans.grants += 1;
+                Ok(Acquired::Granted(grant))
+            }
+            Ok(Acquired::Rejected(rejected)) if plans.nameless => {
+                Ok(Acquired::Rejected(rejected.with_occupant(None)))
+            }
+            answer => answer,
         }
     }
 
-    fn acquire(&mut self, claim: Claim, now: Duration, again: bool) -> Result<Acquired, StoreError> {
-        self.check_epoch(claim.epoch)?;
-        let (epoch, most, nameless) = (self.epoch, self.most, self.nameless);
-        let row = self.row(&claim.resource);
-        if let Some(end) = row.good.clone().filter(|end| end.once.is_some() && end.once == claim.once) {
-            return Ok(Acquired::AlreadyDone(end));
-        }
-        if row.attempts.get(&claim.owner).is_some_and(|last| claim.attempt <= *last) {
-            let standing = row.occupant(now).filter(|occupant| occupant.owner == claim.owner);
-            return match standing {
-                Some(it) => Ok(Acquired::Granted(Grant::new(it.token, it.remaining, epoch))),
-                None => Err(StoreError::new(ErrorKind::Superseded, "an old attempt")),
-            };
-        }
-        if let Some(occupant) = row.occupant(now).filter(|occupant| occupant.retained) {
-            return Ok(Acquired::Rejected(Rejected::new(Rejection::Occupied).with_occupant(Some(occupant))));
-        }
-        let ttl = claim.ttl.min(most);
-        let decision = if again {
-            row.authority.reacquire(claim.owner, now, ttl)
-        } else {
-            row.authority.acquire(claim.owner, now, ttl)
-        };
-        match decision {
-            Decision::Granted(lease) => {
-                row.attempts.insert(claim.owner, claim.attempt);
-                (row.granted_at, row.label) = (now, claim.label);
-                (row.retained, row.ending) = (None, None);
-                Ok(Acquired::Granted(Grant::new(lease.token(), ttl, epoch)))
-            }
-            Decision::Rejected(reason) => {
-                let occupant = row.occupant(now).filter(|_| !nameless);
-                Ok(Acquired::Rejected(Rejected::new(reason).with_occupant(occupant)))
-            }
-            _ => unreachable!(),
-        }
-    }
-
-    fn renew(&mut self, lease: &LeaseRef, ttl: Duration, now: Duration) -> Result<Renewed, StoreError> {
-        self.check_epoch(lease.epoch)?;
-        let (epoch, most) = (self.epoch, self.most);
-        let row = self.row(&lease.resource);
-        match row.authority.renew(lease.owner, lease.token, now, ttl.min(most)) {
-            Decision::Renewed(renewed) => {
-                let remaining = renewed.expires_at() - now;
-                Ok(Renewed::Renewed(Grant::new(lease.token, remaining, epoch)))
-            }
-            Decision::Rejected(reason) => Ok(Renewed::Rejected(row.rejected(reason, now))),
-            _ => unreachable!(),
-        }
-    }
-
-    fn release(&mut self, lease: &LeaseRef, ending: Ending, now: Duration) -> Result<Released, StoreError> {
-        self.check_epoch(lease.epoch)?;
-        let row = self.row(&lease.resource);
-        let before = row.vacated.clone();
-        match row.authority.release(lease.owner, lease.token, now) {
-            Decision::Released => {
-                row.vacated = Some(Vacated::new(lease.token, lease.owner, VacatedHow::Released));
-                if ending.result == WorkResult::Good {
-                    let mut end = End::new(lease.token, lease.owner, SystemTime::UNIX_EPOCH);
-                    end.once.clone_from(&ending.once);
-                    end.label.clone_from(&row.label);
-                    row.good = Some(end);
-                }
-                let until = row.granted_at + ending.at_least;
-                row.ending = Some(ending);
-                if until > now {
-                    row.retained = Some((lease.owner, lease.token, until));
-                    return Ok(Released::Retained(until - now));
-                }
-                Ok(Released::Released)
-            }
-            Decision::Rejected(Rejection::Vacant)
-                if before.is_some_and(|it| it.token == lease.token && it.how == VacatedHow::Released) =>
-            {
-                Ok(Released::AlreadyReleased)
-            }
-            Decision::Rejected(reason) => Ok(Released::Rejected(row.rejected(reason, now))),
-            _ => unreachable!(),
-        }
-    }
-
-    fn withdraw(&mut self, resource: &ResourceName, owner: OwnerId, now: Duration) -> Released {
-        let row = self.row(resource);
-        row.attempts.insert(owner, u64::MAX);
-        let held = row.occupant(now).filter(|occupant| occupant.owner == owner);
-        match held {
-            Some(held) => {
-                let _ = row.authority.release(owner, held.token, now);
-                row.vacated = Some(Vacated::new(held.token, owner, VacatedHow::Withdrawn));
-                Released::Released
-            }
-            None => Released::Rejected(Rejected::new(Rejection::Vacant)),
-        }
+    fn cut(&self, ttl: Duration) -> Duration {
+        self.plans().most.map_or(ttl, |most| ttl.min(most))
     }
 }
 
-impl Row {
-    fn occupant(&mut self, now: Duration) -> Option<Occupant> {
-        if let Some((owner, token, until)) = self.retained.filter(|(.., until)| now < *until) {
-            let mut occupant = Occupant::new(owner, token, now - self.granted_at, until - now);
-            occupant.retained = true;
-            return Some(occupant);
-        }
-        let lease = self.authority.checkpoint().lease().filter(|lease| now < lease.expires_at())?;
-        let mut occupant =
-            Occupant::new(lease.owner(), lease.token(), now - self.granted_at, lease.expires_at() - now);
-        occupant.label.clone_from(&self.label);
-        Some(occupant)
-    }
+fn resource(name: &str) -> ResourceName {
+    ResourceName::new(name).expect("a name")
+}
 
-    fn rejected(&mut self, reason: Rejection, now: Duration) -> Rejected {
-        let occupant = self.occupant(now);
-        let vacated = self.vacated.clone().filter(|_| occupant.is_none());
-        Rejected::new(reason).with_occupant(occupant).with_vacated(vacated)
+/// The answer of a call that the store in memory gives at once.
+fn now<T>(answer: Answer<'_, T>) -> Result<T, StoreError> {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("the store in memory waits for nothing"),
     }
 }
 
 impl Store for Toy {
     fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+        self.memory.capabilities()
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
-        let epoch = self.state().epoch;
-        Box::pin(async move { Ok(epoch) })
+        self.memory.epoch()
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
-        Box::pin(self.done(Call::Acquire, |state, now| state.acquire(claim, now, false)))
+        Box::pin(self.done(Call::Acquire, self.claimed(claim, false)))
     }
 
     fn reacquire(&self, claim: Claim) -> Answer<'_, Acquired> {
-        Box::pin(self.done(Call::Reacquire, |state, now| state.acquire(claim, now, true)))
+        Box::pin(self.done(Call::Reacquire, self.claimed(claim, true)))
     }
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
-        Box::pin(self.done(Call::Renew, move |state, now| state.renew(&lease, ttl, now)))
+        let ttl = self.cut(ttl);
+        Box::pin(self.done(Call::Renew, async move { self.memory.renew(lease, ttl).await }))
     }
 
     fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
-        self.state().batches.push(leases.len());
-        Box::pin(self.done(Call::Renew, move |state, now| {
-            Ok(leases.iter().map(|(lease, ttl)| state.renew(lease, *ttl, now)).collect())
-        }))
+        self.plans().batches.push(leases.len());
+        let leases = leases.into_iter().map(|(lease, ttl)| (lease, self.cut(ttl))).collect();
+        Box::pin(self.done(Call::Renew, async move { self.memory.renew_many(leases).await }))
     }
 
     fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
-        Box::pin(self.done(Call::Release, move |state, now| state.release(&lease, ending, now)))
+        Box::pin(self.done(Call::Release, async move {
+            self.plans().endings.insert(lease.resource.clone(), ending.clone());
+            self.memory.release(lease, ending).await
+        }))
     }
 
     fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
-        Box::pin(self.done(Call::Withdraw, move |state, now| Ok(state.withdraw(&resource, owner, now))))
+        Box::pin(self.done(Call::Withdraw, async move { self.memory.withdraw(resource, owner).await }))
     }
 
-    fn revoke(&self, _: ResourceName, _: Option<FencingToken>, _: Option<String>) -> Answer<'_, Revoked> {
-        unreachable!("see revoke_now")
+    fn revoke(
+        &self,
+        resource: ResourceName,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        self.memory.revoke(resource, expect, reason)
     }
 
-    fn inspect(&self, _: ResourceName) -> Answer<'_, Inspection> {
-        unreachable!("see occupant")
+    fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
+        self.memory.inspect(resource)
     }
 
-    fn list(&self, _: String) -> Answer<'_, Vec<Inspection>> {
-        unreachable!("nobody asks")
+    fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
+        self.memory.list(prefix)
     }
 
-    fn history(&self, _: ResourceName, _: usize) -> Answer<'_, Vec<HistoryEntry>> {
-        unreachable!("nobody asks")
+    fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
+        self.memory.history(resource, limit)
     }
 
-    fn prune(&self, _: Duration) -> Answer<'_, Pruned> {
-        unreachable!("nobody asks")
+    fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
+        self.memory.prune(older_than)
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let mut changes = self.changes.subscribe();
-            let end = self.clock.now() + limit;
-            while self.clock.now() < end && self.occupant(resource.as_str()).is_some() {
-                tokio::select! {
-                    _ = changes.changed() => {}
-                    () = sleep_until(&self.clock, end) => {}
-                }
-            }
-            Ok(())
-        })
+        self.memory.wait(resource, limit)
     }
 }

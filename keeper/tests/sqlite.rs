@@ -1,0 +1,103 @@
+//! Leases in a real file, by the real clock.
+#![allow(clippy::unwrap_used, reason = "a test's own helpers")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lease_machines_keeper::{
+    HoldError, HoldOptions, LeaseState, LossReason, Scheduler, Verdict, hold, shutdown, with_lease,
+};
+use lease_machines_store::{ResourceName, Store, WorkResult, open};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn store(folder: &Path) -> Arc<dyn Store> {
+    open(&format!("sqlite:{}", folder.join("leases.db").display())).unwrap()
+}
+
+#[tokio::test]
+async fn a_lease_is_held_beyond_its_ttl_and_taken_over_by_a_waiter() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (store(folder.path()), store(folder.path()));
+    let guard = hold(&first, "job", HoldOptions::new().ttl(SECOND)).await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let guard = hold(&second, "job", HoldOptions::new().ttl(SECOND).wait_forever()).await.unwrap();
+        (guard.token(), guard.release(WorkResult::Good).await)
+    });
+    tokio::time::sleep(SECOND * 2).await;
+    assert!(guard.may_act(), "renewed: {:?}", guard.loss());
+    assert!(!waiting.is_finished());
+    let token = guard.token();
+    assert!(guard.release(WorkResult::Good).await.stood());
+    let (next, verdict) = waiting.await.unwrap();
+    assert!(next > token);
+    assert!(verdict.stood());
+}
+
+#[tokio::test]
+async fn an_operator_ends_a_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let guard = hold(&store, "job", HoldOptions::new().ttl(SECOND)).await.unwrap();
+    let _ = store.revoke(ResourceName::new("job").unwrap(), Some(guard.token()), None).await.unwrap();
+    assert!(matches!(guard.lost().await, LossReason::Revoked));
+    assert_eq!(guard.state(), LeaseState::Expired);
+    assert!(matches!(guard.release(WorkResult::Good).await, Verdict::Lost(LossReason::Revoked)));
+}
+
+#[tokio::test]
+async fn work_is_done_once_whoever_asks_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let once = || HoldOptions::new().once("2024-02-29").label("night shift");
+    let worked = with_lease(&store, "report", once(), async |_| Ok::<_, ()>(1)).await.unwrap();
+    assert!(worked.is_good());
+    let error = with_lease(&store, "report", once(), async |_| Ok::<_, ()>(2)).await.unwrap_err();
+    let HoldError::AlreadyDone(done) = error else { panic!("{error}") };
+    assert_eq!(done.end.label.as_deref(), Some("night shift"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_after_the_other_from_two_schedulers_on_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = Arc::new(AtomicU64::new(0));
+    let last = Arc::new(AtomicU64::new(0));
+    let workers: Vec<_> = (0..2)
+        .flat_map(|_| {
+            let scheduler = Scheduler::new(store(folder.path()));
+            (0..4).map(move |_| scheduler.clone())
+        })
+        .map(|scheduler| {
+            let (inside, last) = (Arc::clone(&inside), Arc::clone(&last));
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let work = async |lease: lease_machines_keeper::Lease| {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                        let token = lease.token().value();
+                        assert!(last.swap(token, Ordering::SeqCst) < token, "tokens go up");
+                        tokio::task::yield_now().await;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        Ok::<_, ()>(())
+                    };
+                    let worked =
+                        scheduler.with_lease("a", HoldOptions::new().wait_forever(), work).await.unwrap();
+                    assert!(worked.is_good(), "{worked:?}");
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_guard_is_released_before_the_program_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    drop(hold(&store, "job", HoldOptions::new()).await.unwrap());
+    shutdown(SECOND * 10).await.unwrap();
+    assert!(hold(&store, "job", HoldOptions::new()).await.is_ok());
+}
