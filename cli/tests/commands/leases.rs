@@ -224,7 +224,7 @@ fn a_grant_that_cannot_be_told_is_taken_back() {
     assert_eq!(status.code(), Some(125));
     assert_eq!(world.json("show r")["state"], "withdrawn");
 
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = nix::unistd::pipe().unwrap();
     drop(reader);
     let status = command.stdout(writer).status().unwrap();
     assert_eq!(status.signal(), Some(Signal::SIGPIPE as i32));

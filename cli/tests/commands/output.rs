@@ -15,7 +15,7 @@ fn a_closed_pipe_is_quiet() {
     let world = World::new();
     world.acquire("r --ttl 1h");
     for words in ["ls", "ls --json", "show r", "history r", "man", "completions bash", "migrate --print"] {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = nix::unistd::pipe().unwrap();
         drop(reader);
         let mut command = world.command(words.split(' '));
         let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
@@ -23,7 +23,7 @@ fn a_closed_pipe_is_quiet() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words}");
     }
     for words in ["--help", "acquire --help", "--version"] {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = nix::unistd::pipe().unwrap();
         drop(reader);
         let mut command = world.command(words.split(' '));
         let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
@@ -44,7 +44,7 @@ fn errors_go_to_standard_error_also_where_that_is_closed() {
     let world = World::new();
     let answer = world.lease("revoke r --yes");
     assert_eq!(answer.out, "");
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = nix::unistd::pipe().unwrap();
     drop(reader);
     let mut command = world.command(["revoke", "r", "--yes"]);
     assert_eq!(command.stderr(writer).status().unwrap().code(), Some(1));
