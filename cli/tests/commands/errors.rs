@@ -91,6 +91,11 @@ fn a_url_in_the_wrong_place_shows_no_password_either() {
         assert!(!answer.err.contains("hunter"), "{answer:?}");
         answer.fails(64, &["error: "]);
     }
+    // As a name it is valid; what is said about it is still an error.
+    world.acquire("pg://user:hunter2@host/db --ttl 1h");
+    let answer = world.lease("acquire pg://user:hunter2@host/db --ttl 1h");
+    assert!(!answer.err.contains("hunter"), "{answer:?}");
+    answer.fails(75, &["pg://user:***@host/db was not granted"]);
 }
 
 #[test]
