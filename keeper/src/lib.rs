@@ -112,6 +112,10 @@
 //! | `lease_renewed_together` | histogram, leases in one call | |
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 mod clock;
 mod error;
 mod fence;

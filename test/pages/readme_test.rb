@@ -5,18 +5,18 @@ require "tmpdir"
 require_relative "example"
 require_relative "../test_helper"
 
-# Every example in the pages at the root runs, by its language:
+# Every example in the pages at the root and in docs/ runs, by its language:
 #
 #   ruby     as test/pages/example.rb says
 #   sh       with bash -eu, in an empty folder, with `lease` on the path; it must succeed
 #   console  the same, line by line: "$ command", and then exactly what it prints; "..." stands for anything, and a last line
-#            "[exit N]" for a status other than 0
+#            "[exit N]" for a status other than 0; what begins with "cargo" runs at the root instead, as in a fresh clone
 #   rust     as a doctest of a crate that includes the page
 #
 # A block after a line <!-- not run: REASON --> is counted as skipped.
 class ReadmeTest < Minitest::Test
   ROOT = File.expand_path("../..", __dir__)
-  PAGES = Dir["#{ROOT}/*.md"] - ["#{ROOT}/CHANGELOG.md"]
+  PAGES = Dir["#{ROOT}/{,docs/}*.md"] - ["#{ROOT}/CHANGELOG.md"]
   BLOCK = /(?:^<!-- not run: (?<reason>.+) -->\n+)?^```(?<language>ruby|sh|console|rust)[^\n]*\n(?<code>.*?)^```$/m
 
   def self.binaries
@@ -87,7 +87,7 @@ class ReadmeTest < Minitest::Test
   def bash(code, folder = nil)
     return Dir.mktmpdir { |empty| bash(code, empty) } unless folder
 
-    Open3.capture2e({ "PATH" => "#{self.class.binaries}:#{ENV.fetch("PATH")}", "HOME" => folder },
-                    "bash", "-euo", "pipefail", "-c", code, chdir: folder)
+    Open3.capture2e({ "PATH" => "#{self.class.binaries}:#{ENV.fetch("PATH")}", "XDG_STATE_HOME" => folder, "TMPDIR" => folder },
+                    "bash", "-euo", "pipefail", "-c", code, chdir: code.start_with?("cargo ") ? ROOT : folder)
   end
 end
