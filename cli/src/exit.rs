@@ -33,7 +33,7 @@ exits! {
     Held = 75 "another holds the resource, and the wait is over",
     Denied = 77 "the store refused us: rights, password",
     Configuration = 78 "configuration: no store, a wrong URL, a missing, newer or damaged schema",
-    Lost = 79 "the lease was lost while the command ran, or gone before it was released or renewed",
+    Lost = 79 "the lease was lost while the command ran, or gone before it was released, renewed or fenced",
     MaxHold = 124 "ended by --max-hold",
     Failed = 125 "lease itself failed",
     CannotExecute = 126 "the command cannot be executed",

@@ -86,13 +86,19 @@ impl StoreOption {
         ChosenStore::resolve(self.store.as_deref())
     }
 
-    /// Chooses and opens; says so where nobody chose.
-    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+    /// Chooses, and makes the folder of `local`; says so where nobody chose.
+    pub(crate) fn prepare(&self) -> Result<ChosenStore, Failure> {
         let chosen = self.resolve()?;
         if let Some(notice) = chosen.notice() {
             output::note(&notice);
         }
-        chosen.open()
+        chosen.prepare()?;
+        Ok(chosen)
+    }
+
+    /// The same, and opens it.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.prepare()?.open()
     }
 }
 

@@ -36,14 +36,12 @@ enum Answer {
 
 impl Migrate {
     pub(crate) fn run(self) -> Outcome {
-        let chosen = self.store.resolve()?;
         let (answer, text) = if self.print {
-            let sql = migration_sql(chosen.url()).map_err(|error| Failure::of_look(&error))?;
+            let sql = migration_sql(self.store.resolve()?.url()).map_err(|error| Failure::of_look(&error))?;
             let text = if sql.ends_with('\n') { sql.clone() } else { format!("{sql}\n") };
             (Answer::Printed { sql }, text)
         } else {
-            chosen.prepare()?;
-            let done = migrate(chosen.url()).map_err(|error| Failure::of_decision(&error))?;
+            let done = migrate(self.store.prepare()?.url()).map_err(|error| Failure::of_decision(&error))?;
             let (outcome, text) = match done {
                 Migration::SetUp => ("set_up", "the store is set up, in a new epoch\n"),
                 Migration::UpToDate => ("up_to_date", "the store is up to date\n"),

@@ -6,6 +6,7 @@ mod completions;
 mod confirm;
 mod doctor;
 mod epoch;
+mod fence;
 mod history;
 mod ls;
 mod man;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     History(history::History),
     Prune(prune::Prune),
     Epoch(epoch::Epoch),
+    Fence(fence::Fence),
     Doctor(doctor::Doctor),
     Migrate(migrate::Migrate),
     Completions(completions::Completions),
@@ -62,6 +64,7 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::History(history) => block_on(history.run()),
         Command::Prune(prune) => block_on(prune.run()),
         Command::Epoch(epoch) => block_on(epoch.run()),
+        Command::Fence(fence) => block_on(fence.run()),
         Command::Doctor(doctor) => block_on(doctor.run()),
         Command::Migrate(migrate) => migrate.run(),
         Command::Completions(completions) => completions.run(),

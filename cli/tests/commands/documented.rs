@@ -36,6 +36,9 @@ fn every_answer_has_exactly_the_documented_fields() {
     check("Pruned", &world.json("prune --older-than 1h"));
     check("Epoch", &world.json("epoch show"));
     check("Epoch", &world.lease("epoch open --yes --now --json").json());
+    check("Fence", &world.json("fence check r"));
+    check("Fence", &world.json(&format!("fence advance r {options}")));
+    check("Fence", &world.json("fence reset r --reason test --yes"));
     check("Doctor", &world.json("doctor"));
     check("Migrated", &world.json("migrate"));
     check("Migration", &world.json("migrate --print"));

@@ -4,6 +4,7 @@
 
 mod documented;
 mod errors;
+mod fences;
 mod leases;
 mod looks;
 mod operator;

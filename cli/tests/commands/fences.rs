@@ -1,0 +1,89 @@
+//! `lease fence`.
+
+use crate::support::{Answer, Grant, World};
+use crate::terminal::Terminal;
+
+fn raise(grant: &Grant) -> String {
+    format!("fence advance r {}", grant.options())
+}
+
+#[test]
+fn a_raised_mark_refuses_the_holder_before() {
+    let world = World::new();
+    let first = world.acquire("r --ttl 1h");
+    world.lease(&format!("release r {}", first.options())).ok();
+    let second = world.acquire("r --ttl 1h");
+    world.lease(&format!("fence check r --token {}", first.token)).ok();
+    assert_eq!(world.lease(&raise(&second)).ok().out, "");
+    world.lease(&raise(&second)).ok();
+    world.lease(&raise(&first)).fails(79, &["the mark was not raised", &first.token, &second.token]);
+    let mark = world.json("fence check r")["mark"].clone();
+    assert_eq!(
+        (mark["token"].as_str(), mark["owner"].as_str()),
+        (Some(&*second.token), Some(&*second.owner))
+    );
+    let refused = world.lease(&format!("fence check r --token {}", first.token));
+    assert_eq!((refused.code, refused.err.as_str()), (Some(1), ""));
+    assert!(refused.out.starts_with("no: the mark of r is token "), "{refused:?}");
+    let passes =
+        world.lease(&format!("fence check r --token {} --owner {}", second.token, second.owner)).ok();
+    assert!(passes.out.starts_with("ok: the mark of r is token "), "{passes:?}");
+}
+
+#[test]
+fn the_same_token_of_another_owner_is_refused() {
+    let world = World::new();
+    let grant = world.acquire("r --ttl 1h");
+    world.lease(&raise(&grant)).ok();
+    let other = Grant { owner: "1".to_owned(), ..grant.clone() };
+    world.lease(&raise(&other)).fails(79, &["the mark was not raised", &grant.token]);
+    world.lease(&format!("fence check r --token {} --owner 1", grant.token)).fails(1, &[]);
+}
+
+#[test]
+fn marks_have_a_database_a_store_and_a_slot_of_their_own() {
+    let world = World::new();
+    let grant = world.acquire("r --ttl 1h");
+    let elsewhere = format!("--fence sqlite:{}", world.path("data.db").display());
+    for place in [&elsewhere, "--slot -3", "--of-store other"] {
+        world.lease(&format!("{} {place}", raise(&grant))).ok();
+        assert_eq!(world.json(&format!("fence check r {place}"))["mark"]["token"], grant.token);
+    }
+    assert!(world.json("fence check r")["mark"].is_null());
+    assert_eq!(world.json("fence check r --slot -3")["slot"], "-3");
+    // The database alone is needed, not the store.
+    let mut command = world.bare(["fence", "check", "r", "--fence"]);
+    Answer::of(command.arg(format!("sqlite:{}", world.path("data.db").display()))).ok();
+}
+
+#[test]
+fn a_token_that_no_store_issued_raises_nothing() {
+    let world = World::new();
+    let grant = world.acquire("r --ttl 1h");
+    let invented = Grant { token: "9000000000000000000".to_owned(), ..grant };
+    world.lease(&raise(&invented)).fails(64, &["the mark was not raised", "9000000000000000000"]);
+    assert!(world.json("fence check r")["mark"].is_null());
+}
+
+#[test]
+fn an_operator_resets_a_mark_and_says_why() {
+    let world = World::new();
+    let first = world.acquire("r --ttl 1h");
+    world.lease(&format!("release r {}", first.options())).ok();
+    let second = world.acquire("r --ttl 1h");
+    world.lease(&raise(&second)).ok();
+    world.lease("fence reset r --yes").fails(64, &["--reason"]);
+    world.lease("fence reset r --reason test").fails(64, &["--yes"]);
+    let words = ["fence", "reset", "r", "--reason", "mistyped", "--to", &first.token];
+    let mut terminal = Terminal::spawn(world.command(words));
+    terminal.expect(&second.token);
+    terminal.expect("[y/N]");
+    terminal.say("n\n");
+    assert_eq!(terminal.end(), Some(1));
+    assert_eq!(world.json("fence check r")["mark"]["token"], second.token);
+    let answer = Answer::of(world.command(words).arg("--yes")).ok();
+    assert!(answer.out.contains(&first.token), "{answer:?}");
+    world.lease(&format!("fence check r --token {}", first.token)).ok();
+    let answer = world.lease("fence reset r --reason mistyped --yes").ok();
+    assert_eq!(answer.out, "r has no mark: any token passes\n");
+}
