@@ -9,7 +9,7 @@ use lease_machines::Rejection;
 use lease_machines_store::{End, NameError, Occupant, ResourceName, StoreError};
 
 use crate::loss::Holder;
-use crate::{FenceError, LossReason, OptionsError};
+use crate::{LossReason, MarkError, OptionsError};
 
 /// Why a lease was not got. No work was begun, and nothing stays held beyond what the variant says.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub enum HoldError {
         /// What was asked for.
         resource: ResourceName,
         /// Why.
-        error: FenceError,
+        error: MarkError,
     },
     /// The lease was granted, and lost before the work could begin.
     Lost {

@@ -9,7 +9,7 @@ use lease_machines::FencingToken;
 use lease_machines_store::LeaseRef;
 
 /// The future of [`FenceMark::advance`].
-pub type Advanced<'a> = Pin<Box<dyn Future<Output = Result<(), FenceError>> + Send + 'a>>;
+pub type Advanced<'a> = Pin<Box<dyn Future<Output = Result<(), MarkError>> + Send + 'a>>;
 
 /// The mark of a resource at the place where the protected writes go.
 ///
@@ -26,7 +26,7 @@ pub trait FenceMark: Send + Sync {
 /// Why a mark was not advanced.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum FenceError {
+pub enum MarkError {
     /// The mark is higher than the token: a newer holder has been there. The lease counts as lost.
     Stale {
         /// The token offered.
@@ -38,7 +38,7 @@ pub enum FenceError {
     Unavailable(Box<dyn Error + Send + Sync>),
 }
 
-impl fmt::Display for FenceError {
+impl fmt::Display for MarkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stale { held, highest: Some(highest) } => {
@@ -52,7 +52,7 @@ impl fmt::Display for FenceError {
     }
 }
 
-impl Error for FenceError {
+impl Error for MarkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Stale { .. } => None,

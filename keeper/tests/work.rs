@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lease_machines_keeper::{
-    Advanced, Clock, FenceError, FenceMark, HoldError, LeaseState, LossReason, StopCause, Verdict,
-    sleep_until,
+    Advanced, Clock, FenceMark, HoldError, LeaseState, LossReason, MarkError, StopCause, Verdict, sleep_until,
 };
 use lease_machines_store::{LeaseRef, WorkResult};
 use support::{Call, Fault, World, ms, options, secs};
@@ -205,8 +204,8 @@ impl FenceMark for Mark {
                     assert!(!risen.swap(true, Ordering::Relaxed), "once");
                     Ok(())
                 }
-                Self::Stale => Err(FenceError::Stale { held: lease.token, highest: None }),
-                Self::Fails => Err(FenceError::Unavailable("no route".into())),
+                Self::Stale => Err(MarkError::Stale { held: lease.token, highest: None }),
+                Self::Fails => Err(MarkError::Unavailable("no route".into())),
                 Self::Hangs => pending().await,
             }
         })

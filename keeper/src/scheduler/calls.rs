@@ -12,7 +12,7 @@ use lease_machines_store::{
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::queue::Place;
-use crate::{FenceError, FenceMark};
+use crate::{FenceMark, MarkError};
 
 /// What came of a call.
 pub(super) enum Reply {
@@ -22,7 +22,7 @@ pub(super) enum Reply {
     Withdrawn(Result<Released, StoreError>),
     StrayReleased,
     Woken(Result<(), StoreError>),
-    Fenced(Result<(), FenceError>),
+    Fenced(Result<(), MarkError>),
 }
 
 /// For whom a call is made, and as which of their attempts.

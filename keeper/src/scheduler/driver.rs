@@ -14,7 +14,7 @@ use super::core::{Core, Order};
 use super::entry::{Entry, Waiting};
 use super::queue::Queue;
 use crate::lease::Shared;
-use crate::{FenceError, Timer, telemetry};
+use crate::{MarkError, Timer, telemetry};
 
 /// How long the release of a grant that came too late is waited for.
 const STRAY_LIMIT: Duration = Duration::from_secs(5);
@@ -184,7 +184,7 @@ impl Driver {
                 Kind::Wait => entry.wait = Waiting::Over,
                 Kind::Fences if awaited => {
                     let error = "the code that advances it panicked".into();
-                    self.advanced(ask.lease, Err(FenceError::Unavailable(error)), now);
+                    self.advanced(ask.lease, Err(MarkError::Unavailable(error)), now);
                 }
                 Kind::Fences | Kind::Stray => {}
             },
@@ -199,7 +199,7 @@ impl Driver {
         }
     }
 
-    fn advanced(&mut self, id: u64, advanced: Result<(), FenceError>, now: Duration) {
+    fn advanced(&mut self, id: u64, advanced: Result<(), MarkError>, now: Duration) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.is_asked_for()) else { return };
         match advanced {
             Ok(()) => entry.deliver(),

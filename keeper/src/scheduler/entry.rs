@@ -17,7 +17,7 @@ use crate::error::{AlreadyDone, Occupied};
 use crate::lease::Shared;
 use crate::options::Parts;
 use crate::telemetry::Trace;
-use crate::{FenceError, HoldError, LossReason, StopCause, Verdict};
+use crate::{HoldError, LossReason, MarkError, StopCause, Verdict};
 
 /// A lease that is asked for, held or given back.
 pub(super) struct Entry {
@@ -50,7 +50,7 @@ pub(super) struct Entry {
     occupant: Option<Occupant>,
     vacated: Option<Vacated>,
     done: Option<End>,
-    fence: Option<FenceError>,
+    fence: Option<MarkError>,
     tells_expired: bool,
 }
 
@@ -214,7 +214,7 @@ impl Entry {
     }
 
     /// A mark could not be advanced: the work does not begin, and what was granted is vacated.
-    pub(super) fn fence_failed(&mut self, error: FenceError) -> Event {
+    pub(super) fn fence_failed(&mut self, error: MarkError) -> Event {
         self.fence = Some(error);
         self.held_back = false;
         if let Some(shared) = &self.shared {
@@ -271,7 +271,7 @@ impl Entry {
             let _ = finisher.send(verdict);
         } else if let Some(asker) = self.asker.take() {
             // The first term ran out under it.
-            let error = FenceError::Unavailable("it was not answered within the lease's first term".into());
+            let error = MarkError::Unavailable("it was not answered within the lease's first term".into());
             let _ = asker.send(Err(HoldError::Fence { resource: self.claim.resource.clone(), error }));
         }
     }
