@@ -115,7 +115,8 @@ pub type Advance<'a> =
 
 /// Opens the marks at a URL: `sqlite:PATH`, with the option `timeout`.
 ///
-/// The table of marks is created where it is missing.
+/// The table of marks is created where it is missing; the file is not: a mark in any other database than the one whose
+/// writes it guards keeps nobody out.
 ///
 /// # Errors
 ///
@@ -155,6 +156,14 @@ pub enum GuardErrorKind {
     OutOfRange {
         /// The token.
         token: FencingToken,
+    },
+    /// The mark itself is more than a year of microseconds ahead of the clock, so that no honest token can pass. An
+    /// operator can [reset](Marks::reset) it.
+    Poisoned {
+        /// The token shown.
+        held: FencingToken,
+        /// The mark.
+        highest: FencingToken,
     },
     /// Strict: the lease was released or revoked, or its epoch is over.
     Lost,

@@ -66,6 +66,6 @@ pub use open::{Migration, migrate, migration_sql, open};
 pub use owner::fresh_owner;
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{InTransaction, Passed, SqliteFence, SqliteOptions, SqliteStore};
+pub use sqlite::{Passed, SqliteFence, SqliteOptions, SqliteStore};
 pub use store::{Answer, Revoked, Store};
 pub use url::StoreUrl;

@@ -1,16 +1,19 @@
 //! Marks for those who have no connection of their own.
 
+use std::path::Path;
 use std::thread;
 
 use lease_machines::FencingToken;
 use rusqlite::Connection;
 
 use super::SqliteFence;
-use super::connection::Target;
-use super::failure::{Place, sqlite_error};
 use crate::fence::Advance;
 use crate::slot::Slot;
-use crate::{Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, StoreError};
+use crate::sqlite::connection::Target;
+use crate::sqlite::failure::{Place, sqlite_error};
+use crate::{
+    Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, SqliteOptions, StoreError,
+};
 
 /// The marks in an SQLite file. Each call opens it anew, on a thread of its own: they are rare, and may wait.
 #[derive(Debug)]
@@ -20,7 +23,7 @@ pub(crate) struct SqliteMarks {
 }
 
 impl SqliteMarks {
-    pub(crate) fn open(path: &str, options: &super::SqliteOptions) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &str, options: &SqliteOptions) -> Result<Self, StoreError> {
         let target = Target::File(path.into());
         let place = Place { path: Some(path.into()), timeout: options.timeout };
         let marks = Self { target, place };
@@ -49,7 +52,14 @@ impl SqliteMarks {
     }
 }
 
+/// Never creates the file: a mark in any other than the one that is written to keeps nobody out.
 fn connect(target: &Target, place: &Place) -> Result<Connection, StoreError> {
+    if !target.path().is_some_and(Path::exists) {
+        return Err(StoreError::new(
+            ErrorKind::Configuration,
+            format!("found no file {place}, expected the database whose writes are fenced"),
+        ));
+    }
     let connection = target.connect(place)?;
     connection
         .busy_timeout(place.timeout)

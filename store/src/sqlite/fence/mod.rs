@@ -1,16 +1,22 @@
 //! The fence inside the user's own transaction.
 
+mod marks;
+mod refusal;
+mod schema;
+mod strict;
+
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
-use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, Savepoint, Transaction, TransactionBehavior, named_params,
-    params,
-};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, named_params, params};
 
-use super::row::{self, read_token, wall_time};
-use crate::{Epoch, GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey, VacatedHow};
+pub(crate) use self::marks::SqliteMarks;
+use self::refusal::{database, greatest_believed, out_of_range, poisoned, stale};
+use self::schema::{GUARD, SET_UP};
+use self::strict::{epoch_here, insist, look_up};
+use super::row::{read_token, wall_time};
+use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
 
 /// Checks fencing tokens in an SQLite database, on the connection and in the transaction of the write that they protect.
 ///
@@ -44,38 +50,35 @@ use crate::{Epoch, GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, M
 /// writes does: keep it short.
 ///
 /// It waits for other writers as long as the connection's `busy_timeout` says.
+///
+/// A fence orders honest writers. It does not authenticate them: whoever may write the database may write the mark. Marks
+/// and data have to be in one file; an attached database is another one.
+///
+/// A savepoint is no place for a guard: it could be rolled back alone, and leave writes without their guard. So
+/// [`Savepoint`](rusqlite::Savepoint) is not accepted, and a transaction with one open is borrowed and cannot be passed.
+/// One that was begun by SQL text (`SAVEPOINT x`) cannot be seen: do not guard inside of it.
+///
+/// ```compile_fail,E0308
+/// # use lease_machines_store::{GuardMode, LeaseRef, MarkKey, SqliteFence};
+/// # fn f(savepoint: &rusqlite::Savepoint<'_>, key: &MarkKey, lease: &LeaseRef) {
+/// let _ = SqliteFence::guard(savepoint, key, lease, GuardMode::Auto);
+/// # }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # use lease_machines_store::{GuardMode, LeaseRef, MarkKey, SqliteFence};
+/// # fn f(transaction: &mut rusqlite::Transaction<'_>, key: &MarkKey, lease: &LeaseRef) {
+/// let savepoint = transaction.savepoint().unwrap();
+/// let _ = SqliteFence::guard(transaction, key, lease, GuardMode::Auto);
+/// savepoint.commit().unwrap();
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SqliteFence;
 
-/// A transaction that a guard can belong to.
-///
-/// The guard counts as long as what it was given does: with a savepoint that is rolled back its mark is taken back,
-/// and what follows in the outer transaction is not guarded. [`Passed`] therefore borrows it.
-pub trait InTransaction {
-    /// The connection of the transaction.
-    fn connection(&self) -> &Connection;
-}
-
-impl InTransaction for Transaction<'_> {
-    fn connection(&self) -> &Connection {
-        self
-    }
-}
-
-impl InTransaction for Savepoint<'_> {
-    fn connection(&self) -> &Connection {
-        self
-    }
-}
-
-/// For transactions begun with SQL. Outside one it is an error.
-impl InTransaction for Connection {
-    fn connection(&self) -> &Connection {
-        self
-    }
-}
-
 /// A guard has let this transaction pass.
+///
+/// It borrows the transaction: a savepoint in which the guard could be rolled back alone cannot be opened meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed<'t> {
     kind: GuardKind,
@@ -90,52 +93,6 @@ impl Passed<'_> {
     }
 }
 
-const SET_UP: &str = "
-CREATE TABLE IF NOT EXISTS lease_fence (
-    store TEXT NOT NULL,
-    resource TEXT NOT NULL,
-    slot INTEGER NOT NULL,
-    token INTEGER NOT NULL,
-    owner INTEGER NOT NULL,
-    at INTEGER NOT NULL,
-    writes INTEGER NOT NULL,
-    resets INTEGER NOT NULL,
-    PRIMARY KEY (store, resource, slot)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS lease_fence_floor (
-    store TEXT NOT NULL PRIMARY KEY,
-    token INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS lease_fence_log (
-    at INTEGER NOT NULL,
-    store TEXT NOT NULL,
-    resource TEXT NOT NULL,
-    slot INTEGER NOT NULL,
-    was INTEGER NOT NULL,
-    becomes INTEGER,
-    reason TEXT NOT NULL
-);
-CREATE TRIGGER IF NOT EXISTS lease_fence_range BEFORE INSERT ON lease_fence
-WHEN NEW.token < 1 OR NEW.token > (CAST(strftime('%s', 'now') AS INTEGER) + 31536000) * 1000000
-BEGIN SELECT RAISE(ABORT, 'lease fence: token out of range'); END;
-CREATE TRIGGER IF NOT EXISTS lease_fence_floor_kept BEFORE INSERT ON lease_fence
-WHEN NEW.token < (SELECT token FROM lease_fence_floor WHERE store = NEW.store)
-    AND NOT EXISTS (SELECT 1 FROM lease_fence
-        WHERE store = NEW.store AND resource = NEW.resource AND slot = NEW.slot)
-BEGIN SELECT RAISE(ABORT, 'lease fence: stale token'); END;
-CREATE TRIGGER IF NOT EXISTS lease_fence_stale BEFORE UPDATE ON lease_fence
-WHEN NEW.token < OLD.token AND NEW.resets = OLD.resets
-BEGIN SELECT RAISE(ABORT, 'lease fence: stale token'); END;
-CREATE TRIGGER IF NOT EXISTS lease_fence_rewound BEFORE UPDATE ON lease_fence
-WHEN NEW.token = OLD.token AND NEW.owner <> OLD.owner AND OLD.owner <> 0 AND NEW.resets = OLD.resets
-BEGIN SELECT RAISE(ABORT, 'lease fence: rewound'); END;
-";
-
-const GUARD: &str = "INSERT INTO lease_fence (store, resource, slot, token, owner, at, writes, resets)
-VALUES (:store, :resource, :slot, :token, :owner, CAST(strftime('%s', 'now') AS INTEGER) * 1000000, 1, 0)
-ON CONFLICT (store, resource, slot) DO UPDATE
-SET token = excluded.token, owner = excluded.owner, at = excluded.at, writes = writes + 1";
-
 impl SqliteFence {
     /// Creates the table of marks where it is missing.
     ///
@@ -144,7 +101,7 @@ impl SqliteFence {
     /// [`Busy`](GuardErrorKind::Busy), [`Database`](GuardErrorKind::Database).
     pub fn set_up(connection: &Connection) -> Result<(), GuardError> {
         let there: bool = connection
-            .prepare("SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'lease_fence_rewound'")
+            .prepare("SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'lease_fence_pass'")
             .and_then(|mut statement| statement.exists([]))
             .map_err(|error| database("looking for the marks", error))?;
         if there {
@@ -188,12 +145,12 @@ impl SqliteFence {
     ///
     /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced).
     pub fn guard<'t>(
-        transaction: &'t impl InTransaction,
+        transaction: &'t Transaction<'_>,
         key: &MarkKey,
         lease: &LeaseRef,
         mode: GuardMode,
     ) -> Result<Passed<'t>, GuardError> {
-        let connection = transaction.connection();
+        let connection: &Connection = transaction;
         inside(connection)?;
         if i64::try_from(lease.token.value()).is_err() {
             return Err(out_of_range(lease.token));
@@ -202,7 +159,10 @@ impl SqliteFence {
         raise(connection, key, lease)?;
         let strict = match mode {
             GuardMode::Plain => false,
-            GuardMode::Auto => epoch_here(connection)?.is_some() && epoch_here(connection)? == lease.epoch,
+            GuardMode::Auto => match lease.epoch {
+                Some(believed) => epoch_here(connection)? == Some(believed),
+                None => false,
+            },
             GuardMode::Strict => {
                 insist(epoch_here(connection)?, lease)?;
                 true
@@ -221,8 +181,8 @@ impl SqliteFence {
     ///
     /// [`Unfenced`](GuardErrorKind::Unfenced) where there is a mark, [`OutsideTransaction`](GuardErrorKind::OutsideTransaction),
     /// [`NotSetUp`](GuardErrorKind::NotSetUp), [`Database`](GuardErrorKind::Database).
-    pub fn unfenced(transaction: &impl InTransaction, key: &MarkKey) -> Result<(), GuardError> {
-        let connection = transaction.connection();
+    pub fn unfenced(transaction: &Transaction<'_>, key: &MarkKey) -> Result<(), GuardError> {
+        let connection: &Connection = transaction;
         inside(connection)?;
         match Self::look(connection, key)? {
             None => Ok(()),
@@ -285,7 +245,7 @@ impl SqliteFence {
         to: Option<FencingToken>,
         reason: &str,
     ) -> Result<(), GuardError> {
-        if let Some(token) = to.filter(|token| i64::try_from(token.value()).is_err()) {
+        if let Some(token) = to.filter(|token| token.value() > greatest_believed()) {
             return Err(out_of_range(token));
         }
         let error = |error| database("resetting a mark", error);
@@ -315,7 +275,8 @@ impl SqliteFence {
         transaction.commit().map_err(error)
     }
 
-    /// Forgets marks that nobody has written for so long. A floor is raised to the greatest of them first: a token below
+    /// Forgets marks that nobody has written for so long, and that are not ahead of the clock: those would lift the floor
+    /// above honest tokens. Nothing else ever forgets a mark, least of all a prune of the leases. A floor is raised to the greatest of them first: a token below
     /// it that has no mark of its own is refused from then on, whatever its resource.
     ///
     /// Returns how many there were.
@@ -328,7 +289,8 @@ impl SqliteFence {
         let seconds = i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
-        const OLD: &str = "at <= (CAST(strftime('%s', 'now') AS INTEGER) - ?1) * 1000000";
+        const OLD: &str = "at <= (CAST(strftime('%s', 'now') AS INTEGER) - ?1) * 1000000
+            AND token <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000";
         transaction
             .execute(
                 &format!(
@@ -380,7 +342,11 @@ fn raise(connection: &Connection, key: &MarkKey, lease: &LeaseRef) -> Result<(),
             Some(mark) => Some(mark.token),
             None => floor(connection, key)?,
         };
-        return Err(stale(key, lease.token, highest.unwrap_or(lease.token)).with_source(error));
+        let highest = highest.unwrap_or(lease.token);
+        if highest.value() > greatest_believed() {
+            return Err(poisoned(key, lease.token, highest).with_source(error));
+        }
+        return Err(stale(key, lease.token, highest).with_source(error));
     }
     if said.contains("lease fence: rewound") {
         let first = SqliteFence::look(connection, key)?.map_or(lease.owner, |mark| mark.owner);
@@ -403,94 +369,4 @@ fn floor(connection: &Connection, key: &MarkKey) -> Result<Option<FencingToken>,
         .optional()
         .map(Option::flatten)
         .map_err(|error| database("reading the floor of the marks", error))
-}
-
-/// The epoch of the lease store in this very database, if there is one.
-fn epoch_here(connection: &Connection) -> Result<Option<Epoch>, GuardError> {
-    let error = |error| database("looking for a lease store", error);
-    let there = connection
-        .prepare_cached("SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = 'lease_store'")
-        .and_then(|mut statement| statement.exists([]))
-        .map_err(error)?;
-    if !there {
-        return Ok(None);
-    }
-    row::load_base(connection).map(|base| base.map(|base| base.standing.epoch)).map_err(error)
-}
-
-fn insist(here: Option<Epoch>, lease: &LeaseRef) -> Result<(), GuardError> {
-    let message = match (here, lease.epoch) {
-        (None, _) => "no lease store is in this database".to_owned(),
-        (Some(_), None) => "the lease does not say of which epoch it is".to_owned(),
-        (Some(here), Some(epoch)) if here != epoch => {
-            let message =
-                format!("the lease is of epoch {epoch}, the store in this database is in {here}: it is lost");
-            return Err(GuardError::new(GuardErrorKind::Lost, message));
-        }
-        _ => return Ok(()),
-    };
-    Err(GuardError::new(GuardErrorKind::NotStrict, format!("the strict guard cannot run: {message}")))
-}
-
-/// Refuses a lease that is not the latest grant any more. The transaction holds the write lock: no grant, release or
-/// revoke can be committed beside it, and the leases' own rows are not touched.
-fn look_up(connection: &Connection, lease: &LeaseRef) -> Result<(), GuardError> {
-    let found =
-        row::load(connection, &lease.resource).map_err(|error| database("reading the lease", error))?;
-    if let Some(held) = &found.lease {
-        if held.token == lease.token && held.owner == lease.owner && !held.retained {
-            return Ok(());
-        }
-    }
-    let key = MarkKey::new(lease.resource.clone());
-    match found.last_issued {
-        Some(last) if last > lease.token => return Err(stale(&key, lease.token, last)),
-        _ => {}
-    }
-    let how = match found.vacated.filter(|vacated| vacated.token == lease.token).map(|vacated| vacated.how) {
-        Some(VacatedHow::Released) => "was released",
-        Some(VacatedHow::Revoked) => "was revoked",
-        Some(VacatedHow::Withdrawn) => "was withdrawn",
-        None => "is not known to the store",
-    };
-    let message = format!("the lease on {key} under token {} {how}", lease.token);
-    Err(GuardError::new(GuardErrorKind::Lost, message))
-}
-
-fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
-    GuardError::new(
-        GuardErrorKind::StaleToken { held, highest },
-        format!(
-            "token {held} of {key} is stale: {highest} is the highest seen, a newer holder has been here"
-        ),
-    )
-}
-
-fn out_of_range(token: FencingToken) -> GuardError {
-    GuardError::new(
-        GuardErrorKind::OutOfRange { token },
-        format!(
-            "token {token} was not issued by a store: expected at most 2^63 - 1, and at most a year of microseconds ahead \
-             of the clock"
-        ),
-    )
-}
-
-fn database(doing: &str, error: rusqlite::Error) -> GuardError {
-    /// `SQLITE_BUSY_SNAPSHOT`: the transaction has read what is no longer the latest.
-    const BUSY_SNAPSHOT: i32 = 517;
-    let extended = error.sqlite_error().map(|error| error.extended_code);
-    let kind = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy) if extended == Some(BUSY_SNAPSHOT) => GuardErrorKind::Serialization,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => GuardErrorKind::Busy,
-        _ if error.to_string().contains("no such table: lease_fence") => GuardErrorKind::NotSetUp,
-        _ => GuardErrorKind::Database,
-    };
-    let what = match kind {
-        GuardErrorKind::Serialization => "the transaction has read a state that is no longer the latest",
-        GuardErrorKind::Busy => "another transaction was writing for too long",
-        GuardErrorKind::NotSetUp => "this database has no table of marks (SqliteFence::set_up makes it)",
-        _ => "the database failed",
-    };
-    GuardError::new(kind, format!("{doing}: {what} ({error})")).with_source(error)
 }

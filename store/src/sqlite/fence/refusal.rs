@@ -1,0 +1,63 @@
+//! What a refusal says: what was found, and what was expected.
+
+use std::time::SystemTime;
+
+use lease_machines::FencingToken;
+use rusqlite::ErrorCode;
+
+use crate::decide::{MAX_TOKEN, micros};
+use crate::{GuardError, GuardErrorKind, MarkKey};
+
+pub(super) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
+    GuardError::new(
+        GuardErrorKind::StaleToken { held, highest },
+        format!(
+            "token {held} of {key} is stale: {highest} is the highest seen, a newer holder has been here"
+        ),
+    )
+}
+
+pub(super) fn poisoned(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
+    GuardError::new(
+        GuardErrorKind::Poisoned { held, highest },
+        format!(
+            "the mark of {key} is {highest}, more than a year of microseconds ahead of the clock, so that {held} cannot \
+             pass: reset the mark, or set this machine's clock"
+        ),
+    )
+}
+
+/// No store has issued a token above this.
+pub(super) fn greatest_believed() -> u64 {
+    const YEAR_MICROS: u64 = 365 * 24 * 3600 * 1_000_000;
+    micros(SystemTime::now()).saturating_add(YEAR_MICROS).min(MAX_TOKEN)
+}
+
+pub(super) fn out_of_range(token: FencingToken) -> GuardError {
+    GuardError::new(
+        GuardErrorKind::OutOfRange { token },
+        format!(
+            "token {token} was not issued by a store: expected at most 2^63 - 1, and at most a year of microseconds ahead \
+             of the clock"
+        ),
+    )
+}
+
+pub(super) fn database(doing: &str, error: rusqlite::Error) -> GuardError {
+    /// `SQLITE_BUSY_SNAPSHOT`: the transaction has read what is no longer the latest.
+    const BUSY_SNAPSHOT: i32 = 517;
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    let kind = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy) if extended == Some(BUSY_SNAPSHOT) => GuardErrorKind::Serialization,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => GuardErrorKind::Busy,
+        _ if error.to_string().contains("no such table: lease_fence") => GuardErrorKind::NotSetUp,
+        _ => GuardErrorKind::Database,
+    };
+    let what = match kind {
+        GuardErrorKind::Serialization => "the transaction has read a state that is no longer the latest",
+        GuardErrorKind::Busy => "another transaction was writing for too long",
+        GuardErrorKind::NotSetUp => "this database has no table of marks (SqliteFence::set_up makes it)",
+        _ => "the database failed",
+    };
+    GuardError::new(kind, format!("{doing}: {what} ({error})")).with_source(error)
+}
