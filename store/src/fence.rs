@@ -113,7 +113,7 @@ pub trait Marks: Send + Sync {
 pub type Advance<'a> =
     std::pin::Pin<Box<dyn std::future::Future<Output = Result<(), GuardError>> + Send + 'a>>;
 
-/// Opens the marks at a URL: `sqlite:PATH`, with the option `timeout`.
+/// Opens the marks at a URL: `sqlite:PATH`, with the options of [`open`](crate::open), of which `timeout` counts here.
 ///
 /// The table of marks is created where it is missing; the file is not: a mark in any other database than the one whose
 /// writes it guards keeps nobody out.

@@ -129,9 +129,7 @@ mod sqlite {
     }
 
     pub(super) fn marks(url: &StoreUrl) -> Result<Arc<dyn Marks>, StoreError> {
-        if let Some((name, _)) = url.options.iter().find(|(name, _)| name != "timeout") {
-            return Err(unknown_option("sqlite", name, &["timeout"]));
-        }
+        // Leases and data may be in one file, and be named by one URL: what is about leases alone is taken and not used.
         let options = options(url)?;
         match path(url)? {
             Some(path) => Ok(Arc::new(SqliteMarks::open(path, &options)?)),

@@ -446,7 +446,8 @@ fn marks_are_reached_by_url() {
     block_on(marks.reset(key(), None, "test".into())).unwrap();
     assert_eq!(block_on(marks.look(key())).unwrap(), None);
     assert!(open_marks("sqlite::memory:").is_err());
-    assert!(open_marks(&format!("{url}&max_ttl=1s")).is_err());
+    assert!(open_marks(&format!("{url}&max_ttl=1s")).is_ok(), "leases and data may share a URL");
+    assert!(open_marks(&format!("{url}&ttl=1s")).is_err());
 }
 
 const WORKER: &str = "LEASE_TEST_WORKER";

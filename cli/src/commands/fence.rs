@@ -224,7 +224,7 @@ fn refused(error: &GuardError) -> Failure {
         }
         GuardErrorKind::OutOfRange { .. } => Exit::Usage,
         GuardErrorKind::Busy | GuardErrorKind::Serialization | GuardErrorKind::Database => Exit::Unreachable,
-        GuardErrorKind::NotSetUp => Exit::Configuration,
+        GuardErrorKind::NotSetUp | GuardErrorKind::Poisoned { .. } => Exit::Configuration,
         _ => Exit::Failed,
     };
     Failure::new(exit, format!("the mark was not raised: {error}"))

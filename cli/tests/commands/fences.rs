@@ -1,5 +1,7 @@
 //! `lease fence`.
 
+use std::fs;
+
 use crate::support::{Answer, Grant, World};
 use crate::terminal::Terminal;
 
@@ -45,6 +47,10 @@ fn marks_have_a_database_a_store_and_a_slot_of_their_own() {
     let world = World::new();
     let grant = world.acquire("r --ttl 1h");
     let elsewhere = format!("--fence sqlite:{}", world.path("data.db").display());
+    world.lease(&format!("{} {elsewhere}", raise(&grant))).fails(78, &["data.db", "no file"]);
+    assert!(!world.path("data.db").exists(), "a mistyped path would fence what nobody writes");
+    // To SQLite an empty file is a database.
+    fs::write(world.path("data.db"), "").unwrap();
     for place in [&elsewhere, "--slot -3", "--of-store other"] {
         world.lease(&format!("{} {place}", raise(&grant))).ok();
         assert_eq!(world.json(&format!("fence check r {place}"))["mark"]["token"], grant.token);
