@@ -65,6 +65,20 @@ pub(crate) const fn by_signal(signo: i32) -> u8 {
     128_u8.wrapping_add(signo as u8)
 }
 
+/// What the refusal of a fence exits with.
+pub(crate) const fn of_guard(kind: lease_machines_store::GuardErrorKind) -> Exit {
+    use lease_machines_store::GuardErrorKind;
+    match kind {
+        GuardErrorKind::StaleToken { .. } | GuardErrorKind::Rewound { .. } | GuardErrorKind::Lost => {
+            Exit::Lost
+        }
+        GuardErrorKind::OutOfRange { .. } => Exit::Usage,
+        GuardErrorKind::Busy | GuardErrorKind::Serialization | GuardErrorKind::Database => Exit::Unreachable,
+        GuardErrorKind::NotSetUp | GuardErrorKind::Poisoned { .. } => Exit::Configuration,
+        _ => Exit::Failed,
+    }
+}
+
 /// What a store's error exits with.
 pub(crate) const fn of_store(kind: lease_machines_store::ErrorKind) -> Exit {
     use lease_machines_store::ErrorKind;

@@ -136,7 +136,7 @@ use lease_machines_store::Store;
 
 pub use clock::{BootClock, BootTimer, Clock, ManualClock, Timer, sleep_until};
 pub use error::{AlreadyDone, HoldError, Occupied};
-pub use fence::{Advanced, FenceMark, MarkError};
+pub use fence::{Advanced, DatabaseMark, FenceMark, MarkError};
 pub use guard::Guard;
 pub use lease::{Lease, LeaseState};
 pub use loss::{LossReason, StopCause, Verdict};

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lease_machines_keeper::{
-    HoldError, HoldOptions, LeaseState, LossReason, Scheduler, Verdict, hold, shutdown, with_lease,
+    DatabaseMark, HoldError, HoldOptions, LeaseState, LossReason, MarkError, Scheduler, Verdict, hold,
+    shutdown, with_lease,
 };
-use lease_machines_store::{ResourceName, Store, WorkResult, open};
+use lease_machines_store::{MarkKey, ResourceName, Store, WorkResult, open, open_marks};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -34,6 +35,37 @@ async fn a_lease_is_held_beyond_its_ttl_and_taken_over_by_a_waiter() {
     let (next, verdict) = waiting.await.unwrap();
     assert!(next > token);
     assert!(verdict.stood());
+}
+
+#[tokio::test]
+async fn the_mark_of_a_database_is_raised_before_the_work_begins_and_a_higher_one_keeps_it_from_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let data = folder.path().join("data.db");
+    std::fs::write(&data, "").unwrap();
+    let marks = open_marks(&format!("sqlite:{}", data.display())).unwrap();
+    let fenced = || {
+        let mark = DatabaseMark::new(Arc::clone(&marks)).in_store("jobs").in_slot(2);
+        HoldOptions::new().fence(Arc::new(mark))
+    };
+    let key = || MarkKey::new(ResourceName::new("job").unwrap()).in_store("jobs").in_slot(2);
+
+    let guard = hold(&store, "job", fenced()).await.unwrap();
+    let mark = marks.look(key()).await.unwrap().unwrap();
+    assert_eq!((mark.token, mark.owner), (guard.token(), guard.lease_ref().owner));
+    let mut newer = guard.lease_ref().clone();
+    newer.token = newer.token.next().unwrap().next().unwrap();
+    assert!(guard.release(WorkResult::Good).await.stood());
+
+    marks.advance(key(), newer.clone()).await.unwrap();
+    let error = hold(&store, "job", fenced()).await.unwrap_err();
+    let HoldError::Fence { error: MarkError::Stale { held, highest }, .. } = error else { panic!("{error}") };
+    assert_eq!(highest, Some(newer.token));
+    assert!(held < newer.token);
+    assert!(
+        store.inspect(newer.resource).await.unwrap().occupant.is_none(),
+        "what was granted is given back"
+    );
 }
 
 #[tokio::test]

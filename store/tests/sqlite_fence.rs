@@ -402,6 +402,30 @@ fn as_plain_sql_a_stale_write_fails_and_leaves_nothing() {
     assert_eq!(rows(&data), [1, 2, 2]);
 }
 
+#[test]
+fn the_floor_does_not_sink_when_smaller_marks_follow() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    SqliteFence::advance(&mut data, &key(), &held(9)).unwrap();
+    SqliteFence::advance(&mut data, &key().in_slot(1), &held(3)).unwrap();
+    data.execute("UPDATE lease_fence SET at = 0 WHERE slot = 0", []).unwrap();
+    assert_eq!(SqliteFence::prune(&mut data, Duration::from_secs(3600)).unwrap(), 1);
+    assert_eq!(SqliteFence::prune(&mut data, Duration::ZERO).unwrap(), 1);
+    let stale = GuardErrorKind::StaleToken { held: token(8), highest: token(9) };
+    assert_eq!(SqliteFence::advance(&mut data, &key(), &held(8)).unwrap_err().kind(), stale);
+}
+
+#[test]
+fn every_pass_writes_the_mark_also_where_it_does_not_rise() {
+    let folder = Folder::new();
+    let mut data = data(&folder.file());
+    for _ in 0..3 {
+        write(&mut data, &held(1), GuardMode::Auto).unwrap();
+    }
+    let writes: i64 = data.query_row("SELECT writes FROM lease_fence", [], |row| row.get(0)).unwrap();
+    assert_eq!(writes, 3);
+}
+
 /// For drivers that this crate knows nothing of: the statement alone, and the database fails it.
 #[test]
 fn the_sql_text_makes_the_database_fail() {

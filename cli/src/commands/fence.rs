@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use lease_machines::{FencingToken, OwnerId};
-use lease_machines_store::{GuardError, GuardErrorKind, Mark, MarkKey, Marks, ResourceName, open_marks};
+use lease_machines_store::{GuardError, Mark, MarkKey, Marks, ResourceName, open_marks};
 use serde::Serialize;
 
 use super::{Outcome, confirm};
 use crate::args::{self, Form, LeaseOptions, StoreOption};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::output::{self, utc, views, visible};
 
@@ -218,16 +218,7 @@ async fn look(marks: &dyn Marks, key: &MarkKey) -> Result<Option<Mark>, Failure>
 }
 
 fn refused(error: &GuardError) -> Failure {
-    let exit = match error.kind() {
-        GuardErrorKind::StaleToken { .. } | GuardErrorKind::Rewound { .. } | GuardErrorKind::Lost => {
-            Exit::Lost
-        }
-        GuardErrorKind::OutOfRange { .. } => Exit::Usage,
-        GuardErrorKind::Busy | GuardErrorKind::Serialization | GuardErrorKind::Database => Exit::Unreachable,
-        GuardErrorKind::NotSetUp | GuardErrorKind::Poisoned { .. } => Exit::Configuration,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, format!("the mark was not raised: {error}"))
+    Failure::new(exit::of_guard(error.kind()), format!("the mark was not raised: {error}"))
 }
 
 fn tell(key: &MarkKey, mark: Option<&Mark>, passes: Option<bool>, form: Form) -> Result<(), Failure> {

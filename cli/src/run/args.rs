@@ -70,6 +70,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub(crate) leftover: Leftover,
 
+    /// Raise the mark of the resource in this database, which the command writes to, before the command starts: from
+    /// then on the guarded writes of every older holder are refused there
+    #[arg(long, value_name = "URL")]
+    pub(crate) fence: Option<String>,
+
     /// Shown to others who ask who holds the lease (default: user@host:pid)
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,

@@ -93,3 +93,41 @@ fn an_operator_resets_a_mark_and_says_why() {
     let answer = world.lease("fence reset r --reason mistyped --yes").ok();
     assert_eq!(answer.out, "r has no mark: any token passes\n");
 }
+
+#[test]
+fn a_run_raises_the_mark_before_its_command_starts() {
+    let world = World::new();
+    fs::write(world.path("data.db"), "").unwrap();
+    let fence = format!("sqlite:{}", world.path("data.db").display());
+    // The command finds its own token and owner at the fence.
+    let look = format!("{} fence check r --fence {fence}", env!("CARGO_BIN_EXE_lease"));
+    let mut run =
+        world.command(["run", "-q", "--fence", &fence, "r", "--", "sh", "-c", &format!("{look} --json")]);
+    let answer = Answer::of(&mut run).ok().json();
+    assert_eq!(answer["passes"], true);
+    let shown = world.json("show r");
+    assert_eq!(answer["mark"]["token"], shown["last_issued"]);
+}
+
+#[test]
+fn a_run_that_the_fence_refuses_starts_nothing_and_gives_the_lease_back() {
+    let world = World::new();
+    fs::write(world.path("data.db"), "").unwrap();
+    let fence = format!("sqlite:{}", world.path("data.db").display());
+    let first = world.acquire("r --ttl 1h");
+    world.lease(&format!("release r {}", first.options())).ok();
+    let ahead = Grant { token: (first.token() + 10).to_string(), ..first };
+    let newer = world.lease(&format!("fence advance r {} --fence {fence}", ahead.options()));
+    assert_eq!(newer.code, Some(0), "{newer:?}");
+
+    let started = world.path("started");
+    let mut run = world.command(["run", "--fence", &fence, "r", "--", "touch", started.to_str().unwrap()]);
+    Answer::of(&mut run).fails(79, &["the command was not started", &ahead.token]);
+    assert!(!started.exists());
+    assert_eq!(world.json("show r")["state"], "released");
+
+    let nowhere = format!("sqlite:{}", world.path("nowhere.db").display());
+    let mut run = world.command(["run", "--fence", &nowhere, "r", "--", "touch", started.to_str().unwrap()]);
+    Answer::of(&mut run).fails(78, &["nowhere.db", "no file"]);
+    assert!(!started.exists() && !world.path("nowhere.db").exists());
+}

@@ -15,6 +15,8 @@ pub(crate) enum Action {
     Term(Scope),
     /// Send KILL.
     Kill(Scope),
+    /// Raise the mark at the fence; then call [`Core::marked`] or [`Core::could_not_start`].
+    Advance(FencingToken),
     /// Start the command; then call [`Core::started`] or [`Core::could_not_start`].
     Start(FencingToken),
     /// Send this to the store.
@@ -29,6 +31,17 @@ pub(crate) enum Action {
     Done(Outcome),
 }
 
+/// Whether the command may start as far as the fence is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mark {
+    /// It is to be raised first.
+    Due,
+    /// That was begun.
+    UnderWay,
+    /// It stands, or there is none.
+    Stands,
+}
+
 /// A lease, and the command under it.
 ///
 /// KILL and TERM come before any request: a process that wakes past the deadline has killed before it asks a store
@@ -40,6 +53,7 @@ pub(crate) struct Core {
     /// Granted, but the front is stopped: a command that starts now would do so behind the user's back.
     to_start: Option<FencingToken>,
     paused: bool,
+    mark: Mark,
     course: Option<Course>,
     work_over: bool,
     loss: Option<Loss>,
@@ -60,10 +74,22 @@ impl Core {
             leftover,
             to_start: None,
             paused: false,
+            mark: Mark::Stands,
             course: None,
             work_over: false,
             loss: None,
         }
+    }
+
+    /// The same, with a mark to be raised between the grant and the start.
+    pub(crate) fn with_fence(mut self) -> Self {
+        self.mark = Mark::Due;
+        self
+    }
+
+    /// The mark stands.
+    pub(crate) fn marked(&mut self) {
+        self.mark = Mark::Stands;
     }
 
     /// Takes in what a store answered.
@@ -145,9 +171,16 @@ impl Core {
                 Some(Command::Warn) => return Action::Warn,
                 Some(Command::AwaitVacancy { until }) => return Action::AwaitVacancy(until),
                 Some(Command::WaitUntil(until)) => {
-                    return match self.to_start.take_if(|_| !self.paused) {
-                        Some(token) => Action::Start(token),
-                        None => Action::WaitUntil(until.min(wake)),
+                    return match (self.to_start.filter(|_| !self.paused), self.mark) {
+                        (Some(token), Mark::Due) => {
+                            self.mark = Mark::UnderWay;
+                            Action::Advance(token)
+                        }
+                        (Some(token), Mark::Stands) => {
+                            self.to_start = None;
+                            Action::Start(token)
+                        }
+                        (Some(_), Mark::UnderWay) | (None, _) => Action::WaitUntil(until.min(wake)),
                     };
                 }
                 Some(request) => return Action::Request(request),
@@ -320,6 +353,46 @@ mod tests {
         assert_eq!(core.next(Left::Here, ms(3_402)), Action::WaitUntil(ms(5_401)));
         assert_eq!(core.next(Left::Here, ms(5_401)), Action::Kill(Scope::All));
         assert_eq!((core.loss(), core.why()), (Some(Loss::Vacated), Some(Why::Lost)));
+    }
+
+    /// Granted, and told to raise the mark at 1 ms.
+    fn marking() -> Core {
+        let mut core = core().with_fence();
+        let Action::Request(Command::Acquire { attempt, .. }) = core.next(Left::Nothing, ms(0)) else {
+            unreachable!()
+        };
+        core.heard(Event::Granted { attempt, token: token(), ttl: TTL, sent: ms(0) }, ms(1));
+        assert_eq!(core.next(Left::Nothing, ms(1)), Action::Advance(token()));
+        core
+    }
+
+    #[test]
+    fn the_command_starts_once_the_mark_stands_and_the_lease_is_renewed_meanwhile() {
+        let mut core = marking();
+        assert!(matches!(core.next(Left::Nothing, ms(2)), Action::WaitUntil(_)), "asked for once");
+        assert!(matches!(core.next(Left::Nothing, ms(3_400)), Action::Request(Command::Renew { .. })));
+        core.marked();
+        assert_eq!(core.next(Left::Nothing, ms(3_401)), Action::Start(token()));
+        core.started();
+        assert!(matches!(core.next(Left::Here, ms(3_402)), Action::WaitUntil(_)), "started once");
+    }
+
+    #[test]
+    fn nothing_starts_under_a_lease_that_was_lost_while_the_mark_was_raised() {
+        let mut core = marking();
+        let lost = all(&mut core, Left::Nothing, ms(60_000));
+        assert!(core.is_work_over(), "{lost:?}");
+        core.marked();
+        let late = all(&mut core, Left::Nothing, ms(60_001));
+        assert!(!late.iter().any(|action| matches!(action, Action::Start(_))), "{late:?}");
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_raised_gives_the_lease_back() {
+        let mut core = marking();
+        core.could_not_start(ms(5));
+        let actions = all(&mut core, Left::Nothing, ms(5));
+        assert!(matches!(actions[0], Action::Request(Command::Release { .. })), "{actions:?}");
     }
 
     #[test]

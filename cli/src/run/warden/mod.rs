@@ -18,6 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, KeeperOptions, Outcome};
+use lease_machines_store::{GuardError, open_marks};
 use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
@@ -25,13 +26,13 @@ use nix::unistd::{Pid, getppid};
 use self::core::{Action, Core};
 use self::link::Link;
 use self::report::Report;
-use self::requests::{Heard, Requests};
+use self::requests::{Heard, News, Requests};
 use super::args::{RunArgs, Wait};
 use super::course::{Left, Why};
 use super::page::{Page, Verdict};
 use super::tree::{Reached, Tree};
 use super::wire::{Inbox, Note, Order, Plan};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::store_url::ChosenStore;
 use crate::sys::process::{self, Change, Ended, Waited};
@@ -139,13 +140,16 @@ fn prepare(args: &RunArgs, link: &mut Link) -> Result<(Requests, KeeperOptions),
         link.tell(&Note::Say(notice));
     }
     let store = chosen.open()?;
+    // Before anything is waited for: a fence that cannot be reached is a mistake that is better told now.
+    let marks = args.fence.as_deref().map(open_marks).transpose();
+    let marks = marks.map_err(|error| Failure::of_look(&error))?;
     let wait = match args.wait {
         _ if args.no_wait || args.skip_if_held => lease_machines::Wait::No,
         Wait::For(limit) => lease_machines::Wait::Until(clock::now().saturating_add(limit)),
         Wait::Forever => lease_machines::Wait::Forever,
     };
     let options = KeeperOptions::new(cadence).with_wait(wait).with_max_hold(args.max_hold);
-    Ok((Requests::new(store, claim), options))
+    Ok((Requests::new(store, claim).with_marks(marks), options))
 }
 
 struct Warden {
@@ -195,6 +199,7 @@ impl Warden {
         options: KeeperOptions,
     ) -> io::Result<Self> {
         let core = Core::new(options, args.times(), args.leftover, requests.owner().value(), clock::now());
+        let core = if requests.has_marks() { core.with_fence() } else { core };
         Ok(Self {
             report: Report::new(&args)?,
             plan,
@@ -234,6 +239,7 @@ impl Warden {
                     let reached = self.tree.kill(scope);
                     self.reached(reached);
                 }
+                Action::Advance(token) => self.requests.advance(token),
                 Action::Start(token) => self.start(token)?,
                 Action::Request(request) => {
                     self.requests.set_ending(command::ending(&self.args, self.core.command_ended()));
@@ -280,6 +286,9 @@ impl Warden {
             Happened::Time => {}
             Happened::Heard(heard) => {
                 self.report.heard(&heard, &self.args, &mut self.link, self.core.is_work_over());
+                if let Some(News::Marked(result)) = &heard.news {
+                    self.marked(result, now);
+                }
                 self.core.heard(heard.event, now);
             }
             Happened::Order(None) => {
@@ -311,6 +320,22 @@ impl Warden {
             Order::Pause => self.core.pause(true),
             Order::Resume => self.core.pause(false),
             Order::Plan(_) => {}
+        }
+    }
+
+    fn marked(&mut self, result: &Result<(), GuardError>, now: Duration) {
+        match result {
+            Ok(()) => self.core.marked(),
+            // The lease was lost meanwhile: nothing starts anyway, and that is told.
+            Err(_) if self.core.is_work_over() => {}
+            Err(error) => {
+                let resource = &self.args.resource;
+                let message =
+                    format!("{resource}: the command was not started: the mark was not raised: {error}");
+                self.link.tell(&Note::Say(message));
+                self.could_not_start = Some(exit::of_guard(error.kind()));
+                self.core.could_not_start(now);
+            }
         }
     }
 

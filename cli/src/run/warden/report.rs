@@ -57,6 +57,7 @@ impl Report {
                 }
                 self.error = Some((error.kind(), error.to_string()));
             }
+            Some(News::Marked(_)) => {}
             Some(News::Granted(_)) | None => self.error = None,
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lease_machines::{Command, Event, FencingToken, OwnerId};
 use lease_machines_store::{
-    Acquired, Claim, End, Ending, Epoch, LeaseRef, Occupant, Rejected, Released, Renewed, ResourceName,
-    Store, StoreError, Undecided,
+    Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Rejected, Released,
+    Renewed, ResourceName, Store, StoreError, Undecided,
 };
 
 type Reply = Pin<Box<dyn Future<Output = Heard>>>;
@@ -31,6 +31,8 @@ pub(crate) enum News {
     Done(End),
     /// The call brought no decision.
     Failed(StoreError),
+    /// The fence has raised its mark, or refused to.
+    Marked(Result<(), GuardError>),
 }
 
 /// The requests of one run. One is in flight at most; a newer one takes the place of the one before, which nobody waits
@@ -43,12 +45,45 @@ pub(crate) struct Requests {
     vacancy: Option<(Duration, Reply)>,
     /// A grant that came too late is given back beside everything else.
     stray: Option<Reply>,
+    marks: Option<Arc<dyn Marks>>,
+    marking: Option<Reply>,
 }
 
 impl Requests {
     /// `claim` is what an acquire asks for; its attempt and ttl are the keeper's.
     pub(crate) fn new(store: Arc<dyn Store>, claim: Claim) -> Self {
-        Self { store, claim, ending: Ending::default(), in_flight: None, vacancy: None, stray: None }
+        Self {
+            store,
+            claim,
+            ending: Ending::default(),
+            in_flight: None,
+            vacancy: None,
+            stray: None,
+            marks: None,
+            marking: None,
+        }
+    }
+
+    /// The same, with marks to be raised before the work begins.
+    pub(crate) fn with_marks(mut self, marks: Option<Arc<dyn Marks>>) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    /// Whether there is a mark to be raised.
+    pub(crate) fn has_marks(&self) -> bool {
+        self.marks.is_some()
+    }
+
+    /// Raises the mark to the lease of this token; the answer is [`News::Marked`].
+    pub(crate) fn advance(&mut self, token: FencingToken) {
+        let (lease, key) = (self.lease(token), MarkKey::new(self.resource()));
+        self.marking = self.marks.clone().map(|marks| -> Reply {
+            Box::pin(async move {
+                let news = News::Marked(marks.advance(key, lease).await);
+                Heard { event: Event::Tick, news: Some(news) }
+            })
+        });
     }
 
     /// What a release will say of the work.
@@ -138,11 +173,12 @@ impl Requests {
 
     /// The next answer. Dropping this future loses none.
     pub(crate) async fn answer(&mut self) -> Heard {
-        let Self { in_flight, vacancy, stray, .. } = self;
+        let Self { in_flight, vacancy, stray, marking, .. } = self;
         let heard = tokio::select! {
             biased;
             heard = landed(in_flight) => { *in_flight = None; heard }
             heard = landed(stray) => { *stray = None; heard }
+            heard = landed(marking) => { *marking = None; heard }
             heard = async {
                 match vacancy {
                     Some((_, watch)) => watch.await,
