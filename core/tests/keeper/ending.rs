@@ -186,6 +186,23 @@ mod a_release {
     }
 
     #[test]
+    fn that_was_never_sent_is_a_loss() {
+        // The process overslept between the end of its work and the release.
+        let mut rig = Rig::working(plain());
+        rig.keeper.handle(Event::WorkFinished, secs(1));
+        assert_eq!(rig.at(OVER), []);
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Expired)));
+    }
+
+    #[test]
+    fn that_was_not_done_before_the_deadline_is_unconfirmed() {
+        let mut rig = releasing();
+        rig.tell(OVER - TICK, Event::NotDone { attempt: 2 });
+        assert_eq!(rig.at(OVER), []);
+        assert_eq!(rig.outcome(), Some(Outcome::Unconfirmed));
+    }
+
+    #[test]
     fn that_is_answered_at_the_deadline_is_unconfirmed() {
         let mut rig = releasing();
         rig.at(millis(29_900));

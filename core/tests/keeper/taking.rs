@@ -141,10 +141,21 @@ mod a_wait {
 
     #[test]
     fn is_woken_only_while_it_waits_for_a_holder() {
-        let (mut rig, _) = Rig::start(waiting());
-        let before = rig.keeper.clone();
-        rig.keeper.handle(Event::Woken, secs(0));
-        assert_eq!(rig.keeper, before, "a request is in flight, and no holder was met");
+        // A request is in flight; the pause after a failed one; a renewal that failed, long after a holder was met.
+        let flying = Rig::start(waiting()).0;
+        let mut failed = Rig::start(waiting()).0;
+        failed.tell(millis(1), Event::NotDone { attempt: 1 });
+        let mut working = Rig::start(waiting()).0;
+        working.occupy(secs(1), Occupied, secs(1));
+        working.until(is_request);
+        working.grant(working.now, 2, TTL);
+        working.until(is_renewal);
+        working.tell(working.now, Event::NotDone { attempt: 3 });
+        for rig in [flying, failed, working] {
+            let mut woken = rig.keeper.clone();
+            woken.handle(Event::Woken, rig.now);
+            assert_eq!(woken, rig.keeper);
+        }
     }
 
     #[test]
