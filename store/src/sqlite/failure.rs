@@ -35,7 +35,7 @@ impl Place {
     /// Tries again while others are in the way, up to the time-out.
     ///
     /// SQLite's own busy handler sleeps up to 100 ms between two looks, the longer the longer it has waited, so that of
-    /// fifty processes the unlucky one starves. Here the one that has waited longest looks most often.
+    /// fifty processes the unlucky one starves. Here nobody looks less often than others.
     pub(super) fn patiently<T>(
         &self,
         mut attempt: impl FnMut() -> rusqlite::Result<T>,

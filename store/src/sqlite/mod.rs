@@ -9,6 +9,7 @@ mod doctor;
 mod failure;
 mod fence;
 mod filesystem;
+mod forked;
 mod history;
 mod jitter;
 mod lane;

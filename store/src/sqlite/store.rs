@@ -15,6 +15,7 @@ use super::batch::{Batch, Settings};
 use super::boot_clock::BootClock;
 use super::connection::{Target, configure};
 use super::failure::{Place, sqlite_error};
+use super::forked::OpenFile;
 use super::lane::{Lane, request, unasked};
 use super::reader::Reads;
 use super::schema::{self, Missing};
@@ -58,6 +59,8 @@ pub struct SqliteStore {
     watch: Arc<Watch>,
     threads: Vec<JoinHandle<()>>,
     process: u32,
+    /// Last, so that it is dropped when the connections are closed.
+    _open: Option<OpenFile>,
 }
 
 impl SqliteStore {
@@ -92,6 +95,7 @@ impl SqliteStore {
     /// As [`open`](Self::open).
     pub fn migrate(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Migration, StoreError> {
         let target = Target::File(path.as_ref().to_owned());
+        let _open = OpenFile::enter(path.as_ref())?;
         let (_, _, made) = prepare(&target, options, Missing::SetUp)?;
         Ok(if made { Migration::SetUp } else { Migration::UpToDate })
     }
@@ -106,6 +110,7 @@ impl SqliteStore {
     fn start(target: Target, options: SqliteOptions) -> Result<Self, StoreError> {
         let history = options.history;
         let max_ttl = options.max_ttl;
+        let open = target.path().map(OpenFile::enter).transpose()?;
         let (connection, settings, _) = prepare(&target, options, Missing::SetUpIfEmpty)?;
         let looking = target.connect(&settings.place)?;
         looking
@@ -124,6 +129,7 @@ impl SqliteStore {
             watch: Watch::new(),
             threads: Vec::new(),
             process: process::id(),
+            _open: open,
         };
         // A thread that cannot be started ends the others, as dropping the store does.
         store.start_committer(connection)?;
@@ -423,6 +429,7 @@ impl Drop for SqliteStore {
         if process::id() != self.process {
             // The threads are the parent's; there is nothing here to join, nor a connection that may be closed.
             mem::forget(threads);
+            mem::forget(self._open.take());
             return;
         }
         self.writes.close();

@@ -11,6 +11,7 @@ use crate::fence::Advance;
 use crate::slot::Slot;
 use crate::sqlite::connection::Target;
 use crate::sqlite::failure::{Place, sqlite_error};
+use crate::sqlite::forked::OpenFile;
 use crate::{
     Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, SqliteOptions, StoreError,
 };
@@ -60,6 +61,8 @@ fn connect(target: &Target, place: &Place) -> Result<Connection, StoreError> {
             format!("found no file {place}, expected the database whose writes are fenced"),
         ));
     }
+    // Refused in the child of a process that had the file open when it forked.
+    let _entered = target.path().map(OpenFile::enter).transpose()?;
     let connection = target.connect(place)?;
     connection
         .busy_timeout(place.timeout)

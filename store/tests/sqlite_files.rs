@@ -1,0 +1,375 @@
+//! Files that are missing, wrong, damaged, full or not ours: clear errors, and nothing is lost.
+
+// Helpers outside a #[test] function are tests all the same.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use common::{Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options};
+use lease_machines_store::{
+    Acquired, Ending, ErrorKind, Migration, Released, Renewed, Severity, SqliteOptions, SqliteStore, Store,
+    StoreError, Undecided, migrate, migration_sql,
+};
+use rusqlite::Connection;
+
+fn fails(path: &Path) -> StoreError {
+    SqliteStore::open(path, SqliteOptions::default()).unwrap_err()
+}
+
+fn says(error: &StoreError, kind: ErrorKind, words: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn a_missing_file_and_an_empty_one_are_set_up() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    drop(open(&folder, &clock));
+    let empty = folder.path().join("empty.db");
+    fs::write(&empty, "").unwrap();
+    let store = SqliteStore::open(&empty, options(&clock)).unwrap();
+    let _ = granted(&store, claim("job", 1));
+}
+
+#[test]
+fn a_file_of_something_else_is_left_alone_until_it_is_migrated() {
+    let folder = Folder::new();
+    let app = Connection::open(folder.file()).unwrap();
+    app.execute_batch("CREATE TABLE customers (id INTEGER); INSERT INTO customers VALUES (7)").unwrap();
+    says(&fails(&folder.file()), ErrorKind::NotSetUp, &["customers", "lease_store", "migrate"]);
+    let url = format!("sqlite:{}", folder.file().display());
+    assert!(migration_sql(&url).unwrap().contains("CREATE TABLE lease_row"));
+    assert_eq!(migrate(&url).unwrap(), Migration::SetUp);
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    let store = SqliteStore::open(folder.file(), SqliteOptions::default()).unwrap();
+    let _ = granted(&store, claim("job", 1));
+    let kept: i64 = app.query_row("SELECT id FROM customers", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 7);
+}
+
+#[test]
+fn a_file_that_lost_its_tables_is_not_set_up_again() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let grant = granted(&store, claim("job", 1));
+    let wiped = Connection::open(folder.file()).unwrap();
+    wiped.execute_batch("DROP TABLE lease_history").unwrap();
+    says(&fails(&folder.file()), ErrorKind::Damaged, &["lease_history"]);
+    for table in ["lease_store", "lease_row", "lease_good", "lease_done", "lease_withdrawn"] {
+        wiped.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    says(&fails(&folder.file()), ErrorKind::NotSetUp, &["no tables"]);
+    // Whoever has it open is refused too; it does not start over.
+    let error = block_on(store.renew(lease("job", 1, grant), TTL)).unwrap_err();
+    assert!(matches!(error.undecided(), Undecided::Refused), "{error:?}");
+}
+
+#[test]
+fn a_file_without_its_epoch_says_so() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    Connection::open(folder.file()).unwrap().execute_batch("DELETE FROM lease_store").unwrap();
+    says(&fails(&folder.file()), ErrorKind::NotSetUp, &["wiped"]);
+    says(&block_on(store.acquire(claim("job", 1))).unwrap_err(), ErrorKind::NotSetUp, &["wiped"]);
+    says(&block_on(store.inspect(name("job"))).unwrap_err(), ErrorKind::NotSetUp, &["wiped"]);
+}
+
+#[test]
+fn a_newer_schema_is_refused_unless_it_says_that_this_program_may() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    drop(open(&folder, &clock));
+    let newer = Connection::open(folder.file()).unwrap();
+    newer.execute_batch("UPDATE lease_store SET version = 3, usable_by = 2").unwrap();
+    says(&fails(&folder.file()), ErrorKind::Schema, &["version 3", "version 1", "newer"]);
+    newer.execute_batch("UPDATE lease_store SET version = 2, usable_by = 1").unwrap();
+    let store = SqliteStore::open(folder.file(), options(&clock)).unwrap();
+    let _ = granted(&store, claim("job", 1));
+    let findings = block_on(store.doctor()).unwrap();
+    assert!(
+        findings.iter().any(|one| one.check == "schema" && one.severity == Severity::Note),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn what_is_no_database_is_named() {
+    let folder = Folder::new();
+    let text = folder.path().join("notes.txt");
+    fs::write(&text, "buy milk, and much more of it, so that the file is longer than a header ".repeat(20))
+        .unwrap();
+    says(&fails(&text), ErrorKind::Damaged, &["notes.txt", "not an SQLite database"]);
+    assert!(fs::read_to_string(&text).unwrap().starts_with("buy milk"), "it was changed");
+    says(&fails(folder.path()), ErrorKind::Configuration, &["folder", "expected a file"]);
+    let nowhere = folder.path().join("no/such/leases.db");
+    says(&fails(&nowhere), ErrorKind::Configuration, &["no/such", "does not exist"]);
+}
+
+#[test]
+fn flipped_bytes_are_an_error_and_never_a_wrong_grant() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let mut greatest = 0;
+    for owner in 1..=300 {
+        let grant = granted(&store, claim(&format!("job-{owner}"), owner));
+        greatest = greatest.max(grant.token.value());
+    }
+    drop(store);
+    let whole = fs::read(folder.file()).unwrap();
+    let mut refused = 0;
+    for page in 1..whole.len() / 4096 {
+        let mut torn = whole.clone();
+        // The header of a page: its kind, and where its cells are.
+        for byte in &mut torn[page * 4096..page * 4096 + 12] {
+            *byte ^= 0xA5;
+        }
+        let copy = folder.path().join(format!("torn-{page}.db"));
+        fs::write(&copy, torn).unwrap();
+        let Ok(store) = SqliteStore::open(&copy, options(&clock)) else {
+            refused += 1;
+            continue;
+        };
+        for owner in 1..=300_u64 {
+            match block_on(store.acquire(claim(&format!("job-{owner}"), 1_000 + owner))) {
+                Ok(Acquired::Rejected(_)) => {}
+                Ok(other) => panic!("page {page}: a held lease was answered {other:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Damaged, "{error:?}");
+                    refused += 1;
+                }
+            }
+        }
+        let findings = block_on(store.doctor());
+        if let Ok(findings) = findings {
+            assert_eq!(findings[0].severity, Severity::Error, "page {page}: {findings:?}");
+        }
+    }
+    assert!(refused > 10, "only {refused} were noticed");
+}
+
+/// Runs a test of this file again where `prepare` has prepared a mount namespace of its own.
+fn in_mounts(test: &str, folder: &Path, prepare: &str) -> Output {
+    let mut unshare = Command::new("unshare");
+    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() != 0) {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    unshare
+        .args(["--mount", "sh", "-ec", &format!("{prepare}\nexec \"$TEST\" --exact {test} --nocapture")])
+        .env("TEST", std::env::current_exe().unwrap())
+        .env("WHERE", folder)
+        .env(INSIDE, folder)
+        .output()
+        .unwrap()
+}
+
+const INSIDE: &str = "LEASE_TEST_INSIDE";
+
+fn inside() -> Option<PathBuf> {
+    std::env::var(INSIDE).ok().map(PathBuf::from)
+}
+
+fn passed(output: &Output, word: &str) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(word), "{said}{complained}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_read_only_disk_is_said() {
+    if let Some(folder) = inside() {
+        says(&fails(&folder.join("leases.db")), ErrorKind::Permission, &["leases.db"]);
+        says(&fails(&folder.join("new.db")), ErrorKind::Permission, &["new.db"]);
+        println!("refused inside");
+        return;
+    }
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    drop(open(&folder, &clock));
+    let mounts = "mount --bind \"$WHERE\" \"$WHERE\"; mount -o remount,bind,ro \"$WHERE\"";
+    passed(&in_mounts("a_read_only_disk_is_said", folder.path(), mounts), "refused inside");
+}
+
+/// As another user where this one is root, since root may write anything.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_one_may_not_write_is_said() {
+    if let Some(folder) = inside() {
+        let error = fails(&folder.join("leases.db"));
+        says(&error, ErrorKind::Permission, &["leases.db"]);
+        println!("refused inside");
+        return;
+    }
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    drop(open(&folder, &clock));
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    // The test's own program has to be reachable for that user.
+    let program = std::env::temp_dir().join(format!("lease-test-program-{}", std::process::id()));
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        command
+    } else {
+        Command::new(&program)
+    };
+    let output = command
+        .args(["--exact", "a_file_that_one_may_not_write_is_said", "--nocapture"])
+        .env(INSIDE, folder.path())
+        .output();
+    fs::remove_file(&program).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    passed(&output.unwrap(), "refused inside");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn on_a_full_disk_nothing_is_done_and_nothing_is_lost() {
+    if let Some(folder) = inside() {
+        full_disk(&folder);
+        println!("held inside");
+        return;
+    }
+    let folder = Folder::new();
+    let mounts = "mount -t tmpfs -o size=2m tmpfs \"$WHERE\"";
+    passed(
+        &in_mounts("on_a_full_disk_nothing_is_done_and_nothing_is_lost", folder.path(), mounts),
+        "held inside",
+    );
+}
+
+fn full_disk(folder: &Path) {
+    let file = folder.join("leases.db");
+    let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
+    let held = granted(&store, claim("held", 1));
+    let ballast = folder.join("ballast");
+    let mut filled = Vec::new();
+    while fs::write(&ballast, {
+        filled.resize(filled.len() + 65_536, 1_u8);
+        &filled
+    })
+    .is_ok()
+    {}
+    // What the log has room for still goes through; then nothing does.
+    let mut acknowledged = Vec::new();
+    let mut refusals = 0;
+    for owner in 1..5_000_u64 {
+        let resource = format!("job-{owner}");
+        match block_on(store.acquire(claim(&resource, owner))) {
+            Ok(Acquired::Granted(grant)) => acknowledged.push((resource, owner, grant)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Storage, "{error:?}");
+                assert!(error.to_string().contains("disk"), "{error}");
+                refusals += 1;
+                // A full disk is told from a failed one: nothing was changed.
+                assert_eq!(error.undecided(), Undecided::NotDone, "{error:?}");
+                let seen = block_on(store.inspect(name(&resource))).unwrap();
+                assert!(seen.occupant.is_none(), "it said that nothing was done: {seen:?}");
+                if refusals > 20 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(refusals > 20, "the disk never filled");
+    let doctor = block_on(store.doctor()).unwrap();
+    assert!(doctor.iter().any(|one| one.check == "space" && one.severity == Severity::Warning), "{doctor:?}");
+    fs::remove_file(&ballast).unwrap();
+    let renewed = block_on(store.renew(lease("held", 1, held), TTL)).unwrap();
+    assert!(matches!(renewed, Renewed::Renewed(_)), "{renewed:?}");
+    for (resource, owner, grant) in acknowledged {
+        let answer = block_on(store.release(lease(&resource, owner, grant), Ending::default())).unwrap();
+        assert_eq!(answer, Released::Released, "{resource}");
+    }
+    let _ = granted(&store, claim("after", 1));
+}
+
+/// jentic-one#529: transactions got BUSY at once. Others in the way are waited for, up to the caller's limit.
+#[test]
+fn a_lock_is_waited_for_and_not_longer_than_asked() {
+    let folder = Folder::new();
+    let store =
+        SqliteStore::open(folder.file(), SqliteOptions::default().timeout(Duration::from_millis(400)))
+            .unwrap();
+    let other = Connection::open(folder.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let start = Instant::now();
+    let error = block_on(store.acquire(claim("job", 1))).unwrap_err();
+    says(&error, ErrorKind::Busy, &["locked"]);
+    assert_eq!(error.undecided(), Undecided::NotDone);
+    assert!(start.elapsed() >= Duration::from_millis(400), "gave up after {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "waited {:?}", start.elapsed());
+    // Looking does not wait for the one who writes.
+    let start = Instant::now();
+    assert!(block_on(store.inspect(name("job"))).unwrap().occupant.is_none());
+    assert!(start.elapsed() < Duration::from_millis(400), "inspect waited {:?}", start.elapsed());
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| acquire(&store, claim("job", 2)));
+        std::thread::sleep(Duration::from_millis(100));
+        other.execute_batch("ROLLBACK").unwrap();
+        waiting.join().unwrap()
+    });
+    assert!(
+        matches!(waiting, Acquired::Granted(_)),
+        "the one that had given up must hold nothing: {waiting:?}"
+    );
+}
+
+#[test]
+fn a_rollback_journal_that_another_program_set_is_found() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    drop(store);
+    let other = Connection::open(folder.file()).unwrap();
+    let mode: String = other.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "delete");
+    drop(other);
+    // Opened again it is as it should be.
+    let store = open(&folder, &clock);
+    let findings = block_on(store.doctor()).unwrap();
+    assert!(findings.iter().all(|one| one.severity == Severity::Fine), "{findings:?}");
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let folder = Folder::new();
+    let url = |options: &str| format!("sqlite:{}?{options}", folder.file().display());
+    for (options, word) in [
+        ("timeout=0", "timeout"),
+        ("timeout=soon", "duration"),
+        ("max_ttl=0", "max_ttl"),
+        ("max_ttl=366d", "max_ttl"),
+        ("history=0", "history"),
+        ("history=-1", "history"),
+        ("single_host=maybe", "1 or 0"),
+        ("journal=off", "allow_network_fs"),
+    ] {
+        let Err(error) = lease_machines_store::open(&url(options)) else { panic!("{options} was accepted") };
+        says(&error, ErrorKind::Configuration, &[word]);
+    }
+    assert!(!folder.file().exists(), "a wrong URL made a file");
+    for (url, word) in [
+        ("sqlite:", "without a path"),
+        ("sqlite://host/x.db", "sqlite:/a/b"),
+        ("sqlite:file:x.db", "plain path"),
+        ("postgres://x", "there is no store"),
+    ] {
+        let Err(error) = lease_machines_store::open(url) else { panic!("{url} was accepted") };
+        says(&error, ErrorKind::Configuration, &[word]);
+    }
+    let store = lease_machines_store::open(&url("timeout=2s&max_ttl=1h&history=off&single_host=1")).unwrap();
+    assert_eq!(store.capabilities().max_ttl, Duration::from_secs(3600));
+    assert!(!store.capabilities().history);
+    let memory = lease_machines_store::open("sqlite::memory:").unwrap();
+    assert!(!memory.capabilities().durable);
+    let _ = granted(&*memory, claim("job", 1));
+}
