@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "../examples/paused_worker.rs"]
+mod paused_worker;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,8 +15,8 @@ use std::time::{Duration, Instant};
 use common::{Folder, TTL, TestClock, block_on, claim, granted, lease, name, open};
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::{
-    Ending, GuardErrorKind, GuardKind, GuardMode, LeaseRef, MarkKey, Opening, SqliteFence, SqliteOptions,
-    SqliteStore, Store, open_marks,
+    Ending, GuardErrorKind, GuardKind, GuardMode, LeaseRef, MarkKey, Opening, Released, SqliteFence,
+    SqliteOptions, SqliteStore, Store, open_marks,
 };
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -313,6 +315,63 @@ fn the_strict_guard_knows_of_releases_revokes_and_newer_grants() {
 }
 
 #[test]
+fn the_strict_guard_refuses_work_that_has_ended_and_owners_that_hold_nothing() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let mut data = data(&folder.file());
+    // No mark yet: the store alone knows better.
+    let kept = lease("stock", 1, granted(&store, claim("stock", 1)));
+    let mut thief = kept.clone();
+    thief.owner = OwnerId::new(9);
+    assert_eq!(write(&mut data, &thief, GuardMode::Auto), Err(GuardErrorKind::Lost), "another owner");
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap(), None, "and left no mark");
+
+    let ended = block_on(store.release(kept.clone(), Ending::default().with_at_least(TTL))).unwrap();
+    assert!(matches!(ended, Released::Retained(_)), "{ended:?}");
+    assert_eq!(
+        write(&mut data, &kept, GuardMode::Auto),
+        Err(GuardErrorKind::Lost),
+        "others are kept out, work is over"
+    );
+
+    clock.advance(TTL * 2);
+    let withdrawn = lease("stock", 2, granted(&store, claim("stock", 2)));
+    assert_eq!(block_on(store.withdraw(name("stock"), withdrawn.owner)).unwrap(), Released::Released);
+    assert_eq!(write(&mut data, &withdrawn, GuardMode::Auto), Err(GuardErrorKind::Lost), "withdrawn");
+    assert_eq!(rows(&data), [0; 0]);
+}
+
+/// Nobody has taken the resource since, and nobody can before the guarded transaction ends.
+#[test]
+fn a_lease_that_merely_ran_out_passes_until_it_is_taken() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let mut data = data(&folder.file());
+    let late = lease("stock", 1, granted(&store, claim("stock", 1)));
+    clock.advance(TTL * 2);
+    assert_eq!(write(&mut data, &late, GuardMode::Strict), Ok(GuardKind::Strict));
+    let next = granted(&store, claim("stock", 2));
+    let stale = GuardErrorKind::StaleToken { held: late.token, highest: next.token };
+    assert_eq!(write(&mut data, &late, GuardMode::Strict), Err(stale));
+}
+
+#[test]
+fn marks_outlive_the_epoch_of_their_store() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let mut data = data(&folder.path().join("data.db"));
+    let old = lease("stock", 1, granted(&store, claim("stock", 1)));
+    write(&mut data, &old, GuardMode::Auto).unwrap();
+    let epoch = old.epoch.unwrap();
+    block_on(store.open_epoch(Opening::new(epoch).with_dead_holders())).unwrap();
+    let new = lease("stock", 2, granted(&store, claim("stock", 2)));
+    assert_ne!(new.epoch, old.epoch);
+    SqliteFence::advance(&mut data, &key(), &new).unwrap();
+    let stale = GuardErrorKind::StaleToken { held: old.token, highest: new.token };
+    assert_eq!(write(&mut data, &old, GuardMode::Auto), Err(stale));
+}
+
+#[test]
 fn the_strict_guard_runs_only_where_it_can() {
     let (folder, clock) = (Folder::new(), TestClock::new("boot"));
     let mut apart = data(&folder.path().join("data.db"));
@@ -472,6 +531,31 @@ fn marks_are_reached_by_url() {
     assert!(open_marks("sqlite::memory:").is_err());
     assert!(open_marks(&format!("{url}&max_ttl=1s")).is_ok(), "leases and data may share a URL");
     assert!(open_marks(&format!("{url}&ttl=1s")).is_err());
+}
+
+#[test]
+fn marks_wait_for_other_writers_as_long_as_their_url_says() {
+    let folder = Folder::new();
+    let writing = data(&folder.file());
+    let at =
+        |timeout: &str| open_marks(&format!("sqlite:{}?timeout={timeout}", folder.file().display())).unwrap();
+    let (patient, hasty) = (at("60s"), at("50ms"));
+    writing.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let busy = block_on(hasty.advance(key(), held(1))).unwrap_err();
+    assert_eq!(busy.kind(), GuardErrorKind::Busy);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| block_on(patient.advance(key(), held(1))));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waiting.is_finished(), "it did not wait");
+        writing.execute_batch("COMMIT").unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(SqliteFence::look(&writing, &key()).unwrap().unwrap().token, token(1));
+}
+
+#[test]
+fn the_example_runs() {
+    paused_worker::main().unwrap();
 }
 
 const WORKER: &str = "LEASE_TEST_WORKER";
