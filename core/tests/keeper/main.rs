@@ -171,6 +171,15 @@ mod the_plain_course {
         releasing.tell(secs(1), Event::WorkFinished);
         let mut withdrawing = Rig::start(waiting()).0;
         withdrawing.tell(secs(1), Event::StopRequested);
+        let gone =
+            |attempt| GONE.map(|(reason, _)| Event::Rejected { attempt, reason, remaining: Duration::ZERO });
+        for rig in [&acquiring, &withdrawing] {
+            for answer in [0, 99].into_iter().flat_map(gone) {
+                let mut keeper = rig.keeper.clone();
+                keeper.handle(answer, rig.now);
+                assert_eq!(keeper, rig.keeper, "{answer:?}");
+            }
+        }
         for rig in [acquiring, working, renewing, releasing, withdrawing] {
             for answer in [0, 99].into_iter().flat_map(answers) {
                 let mut keeper = rig.keeper.clone();

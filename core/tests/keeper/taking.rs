@@ -46,6 +46,15 @@ mod an_acquire {
     }
 
     #[test]
+    fn that_is_answered_as_only_a_renewal_can_be_is_sent_again_after_a_pause() {
+        for (reason, _) in GONE {
+            let (mut rig, _) = Rig::start(plain());
+            assert!(matches!(*rig.reject(secs(1), reason), [WaitUntil(_)]), "{reason:?}");
+            assert!(matches!(rig.until(is_request).1, Acquire { attempt: 2, .. }), "{reason:?}");
+        }
+    }
+
+    #[test]
     fn that_went_unanswered_is_followed_by_a_reacquire_with_the_next_number() {
         let (mut rig, _) = Rig::start(plain());
         rig.tell(secs(1), Event::NoAnswer { attempt: 1 });
@@ -338,6 +347,13 @@ mod a_late_grant {
         assert_eq!(rig.grant_of(1, secs(1), 3, TTL)[0], ReleaseStray { token: token(3) });
         rig.tell(secs(2), Event::Released { attempt: 2 });
         assert_eq!(rig.outcome(), Some(Outcome::Stood), "the release was answered; the grant came after it");
+    }
+
+    #[test]
+    fn doubled_while_its_lease_is_being_released_is_left_to_the_release() {
+        let mut rig = Rig::working(plain());
+        rig.tell(secs(1), Event::WorkFinished);
+        assert!(matches!(*rig.grant_of(1, secs(1), 1, TTL), [WaitUntil(_)]));
     }
 
     #[test]
