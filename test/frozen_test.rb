@@ -47,9 +47,11 @@ class FrozenTest < Minitest::Test
   def test_no_copies
     MUTATIONS.each_key do |make|
       object = make.()
-      assert_raises(TypeError) { object.dup }
-      assert_raises(TypeError) { object.clone }
-      assert_raises(TypeError) { object.clone(freeze: true) }
+      [-> { object.dup }, -> { object.clone }, -> { object.clone(freeze: true) }].each do |copy|
+        error = assert_raises(TypeError, &copy)
+
+        assert_equal "#{object.class} cannot be copied: two of them would disagree", error.message
+      end
       assert_raises(TypeError) { object.class.allocate }
       assert_raises(TypeError) { Marshal.dump(object) }
       # Not by way of the method that was overridden, either.

@@ -37,7 +37,7 @@ class SmokeTest < Minitest::Test
   def test_it_carries_what_it_should_and_nothing_else
     files = Gem::Package.new(SPEC.cache_file).contents
 
-    %w[CHANGELOG.md LICENSE.txt .yardopts lib/lease_machines.rb sig/lease_machines.rbs
+    %w[README.md CHANGELOG.md LICENSE.txt .yardopts lib/lease_machines.rb sig/lease_machines.rbs
        ext/lease_machines_native/extconf.rb ext/lease_machines_native/Cargo.toml ext/lease_machines_native/Cargo.lock
        ext/lease_machines_native/core/Cargo.toml ext/lease_machines_native/core/src/lib.rs
        ext/lease_machines_native/ffi/Cargo.toml ext/lease_machines_native/ffi/src/lib.rs].each do |file|

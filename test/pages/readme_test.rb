@@ -87,7 +87,8 @@ class ReadmeTest < Minitest::Test
   def bash(code, folder = nil)
     return Dir.mktmpdir { |empty| bash(code, empty) } unless folder
 
-    Open3.capture2e({ "PATH" => "#{self.class.binaries}:#{ENV.fetch("PATH")}", "XDG_STATE_HOME" => folder, "TMPDIR" => folder },
+    path = "#{self.class.binaries}:#{ENV.fetch("PATH")}"
+    Open3.capture2e({ "PATH" => path, "XDG_STATE_HOME" => folder, "TMPDIR" => folder },
                     "bash", "-euo", "pipefail", "-c", code, chdir: code.start_with?("cargo ") ? ROOT : folder)
   end
 end
