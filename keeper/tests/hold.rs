@@ -244,6 +244,61 @@ fn a_runtime_that_is_shut_down_takes_its_leases_with_it() {
     assert!(matches!(error, HoldError::NoRuntime), "{error}");
 }
 
+#[test]
+fn a_runtime_that_stands_still_keeps_nobody_elses_leases_from_going_on() {
+    let world = World::new();
+    let store: std::sync::Arc<dyn lease_machines_store::Store> =
+        std::sync::Arc::<support::Toy>::clone(&world.toy);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (stands, runs) = (runtime(), runtime());
+    let _first = stands.block_on(lease_machines_keeper::hold(&store, "a", options())).unwrap();
+    // From here on nobody polls the first runtime.
+    runs.block_on(async {
+        let second = lease_machines_keeper::hold(&store, "b", options());
+        let second =
+            tokio::time::timeout(secs(30), second).await.expect("it has a scheduler of its own").unwrap();
+        assert!(second.release(WorkResult::Good).await.stood());
+    });
+}
+
+/// etcd-io/etcd#11456: a grant that was looked at too late.
+#[tokio::test]
+async fn who_comes_for_a_lease_after_its_first_term_does_not_get_it() {
+    let world = World::new();
+    let mut hold = std::pin::pin!(world.scheduler.hold("a", options()));
+    tokio::select! {
+        biased;
+        _ = hold.as_mut() => unreachable!("the store has not been asked yet"),
+        () = std::future::ready(()) => {}
+    }
+    world.clock.pass(secs(31)).await;
+    let error = hold.await.unwrap_err();
+    assert!(matches!(error, HoldError::Lost { reason: LossReason::Expired, .. }), "{error}");
+    assert_eq!(world.toy.calls(Call::Renew), 0);
+    assert_eq!(world.toy.holder("a"), None);
+}
+
+#[tokio::test]
+async fn calls_are_given_up_at_their_limits() {
+    let world = World::new();
+    let guard = world.scheduler.hold("a", options()).await.unwrap();
+    world.toy.black_hole();
+    world.clock.pass(secs(29)).await;
+    assert!(guard.may_act());
+    assert!(world.toy.calls(Call::Renew) > 3);
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks, 2, "the scheduler, and the latest call");
+}
+
+#[tokio::test]
+async fn an_engine_that_forgets_what_ran_out_is_read_as_expired() {
+    let world = World::forgetful();
+    let guard = world.scheduler.hold("a", options()).await.unwrap();
+    world.toy.jump_ahead(secs(25));
+    world.clock.pass(secs(10)).await;
+    assert!(matches!(guard.lost().await, LossReason::Expired), "{:?}", guard.loss());
+}
+
 /// Polls a future once, outside of any runtime.
 fn futures_blocking<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);

@@ -2,15 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a test's own helpers")]
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lease_machines_keeper::{
-    DatabaseMark, HoldError, HoldOptions, LeaseState, LossReason, MarkError, Scheduler, Verdict, hold,
-    shutdown, with_lease,
+    DatabaseMark, HoldError, HoldOptions, Lease, LeaseState, LossReason, ManualClock, MarkError, Scheduler,
+    Verdict, hold, shutdown, with_lease,
 };
-use lease_machines_store::{MarkKey, ResourceName, Store, WorkResult, open, open_marks};
+use lease_machines_store::{
+    GuardErrorKind, GuardMode, MarkKey, ResourceName, SqliteFence, Store, WorkResult, open, open_marks,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -132,4 +135,66 @@ async fn a_dropped_guard_is_released_before_the_program_ends() {
     drop(hold(&store, "job", HoldOptions::new()).await.unwrap());
     shutdown(SECOND * 10).await.unwrap();
     assert!(hold(&store, "job", HoldOptions::new()).await.is_ok());
+}
+
+/// etcd#10811, apache/curator#727, with everything real: a holder that is paused past its ttl finds its write refused
+/// before its successor has written.
+#[tokio::test]
+async fn a_paused_holder_is_refused_before_its_successor_has_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (leases, data) = (store(folder.path()), folder.path().join("data.db"));
+    let connection = || rusqlite::Connection::open(&data).unwrap();
+    connection().execute_batch("CREATE TABLE writes (token INTEGER)").unwrap();
+    let marks = open_marks(&format!("sqlite:{}", data.display())).unwrap();
+    let write = |lease: &Lease| -> Result<(), GuardErrorKind> {
+        let mut connection = connection();
+        let transaction = connection.transaction().unwrap();
+        let key = MarkKey::new(lease.resource().clone());
+        SqliteFence::guard(&transaction, &key, lease.lease_ref(), GuardMode::Auto)
+            .map_err(|error| error.kind())?;
+        transaction.execute("INSERT INTO writes VALUES (?1)", [lease.token().value() as i64]).unwrap();
+        transaction.commit().unwrap();
+        Ok(())
+    };
+    // The clock of the first one stands still: so does everything that it would have noticed.
+    let paused = Scheduler::with_clock(Arc::clone(&leases), Arc::new(ManualClock::new()));
+    let options = || HoldOptions::new().ttl(SECOND / 2).wait_forever();
+    let first =
+        paused.hold("job", options().fence(Arc::new(DatabaseMark::new(Arc::clone(&marks))))).await.unwrap();
+    write(&first).unwrap();
+    let second =
+        hold(&leases, "job", options().fence(Arc::new(DatabaseMark::new(Arc::clone(&marks))))).await.unwrap();
+    assert!(first.may_act(), "it does not know");
+    let refused = write(&first).unwrap_err();
+    assert!(matches!(refused, GuardErrorKind::StaleToken { .. }), "{refused:?}");
+    write(&second).unwrap();
+    let connection = connection();
+    let mut rows = connection.prepare("SELECT token FROM writes ORDER BY rowid").unwrap();
+    let written: Vec<i64> = rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(written, [first.token().value() as i64, second.token().value() as i64]);
+}
+
+#[test]
+fn the_example_is_done_once_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    // Beside this test's own folder, where cargo puts what it builds for the same run.
+    let test = std::env::current_exe().unwrap();
+    let example = test.parent().and_then(Path::parent).unwrap().join("examples/nightly");
+    let run = |night: &str| {
+        let output =
+            Command::new(&example).args(["leases.db", "reports.db", night]).current_dir(&folder).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", example.display()));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run("2024-02-29"), "written; Stood\n");
+    let again = run("2024-02-29");
+    assert!(
+        again.starts_with("\"reports/nightly\" was done under the key \"2024-02-29\" by owner "),
+        "{again}"
+    );
+    assert_eq!(run("2024-03-01"), "written; Stood\n");
+    let reports = rusqlite::Connection::open(folder.path().join("reports.db")).unwrap();
+    let count: u32 = reports.query_row("SELECT count(*) FROM report", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 2);
 }

@@ -34,7 +34,16 @@ pub(crate) struct World {
 impl World {
     /// Holder and store read the same clock.
     pub(crate) fn new() -> Self {
+        Self::of(Toy::new())
+    }
+
+    /// The store removes leases that have run out, and then knows no more of them, as some engines do.
+    pub(crate) fn forgetful() -> Self {
         let (toy, clock) = Toy::new();
+        Self::of((toy.forgetful(), clock))
+    }
+
+    fn of((toy, clock): (Toy, ManualClock)) -> Self {
         let toy = Arc::new(toy);
         clock.advance(secs(1_000));
         let scheduler = Self::scheduler(&toy, &clock);

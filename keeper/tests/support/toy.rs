@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use lease_machines::{FencingToken, OwnerId};
+use lease_machines::{FencingToken, OwnerId, Rejection};
 use lease_machines_keeper::{Clock, ManualClock, sleep_until};
 use lease_machines_store::{
     Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, HistoryEntry, Inspection, LeaseRef,
-    MemoryStore, Occupant, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
+    MemoryStore, Occupant, Opening, Pruned, Rejected, Released, Renewed, ResourceName, Revoked, Store,
+    StoreError,
 };
 
 /// What a store is asked.
@@ -47,6 +48,7 @@ pub(crate) enum Fault {
 pub(crate) struct Toy {
     clock: ManualClock,
     memory: Arc<MemoryStore>,
+    capabilities: Capabilities,
     plans: Mutex<Plans>,
 }
 
@@ -71,7 +73,13 @@ impl Toy {
         let memory = Arc::new(MemoryStore::new().expect("random numbers"));
         let moved = Arc::clone(&memory);
         let clock = ManualClock::new().with_other(move |span| moved.advance(span));
-        (Self { clock: clock.clone(), memory, plans: Mutex::default() }, clock)
+        let capabilities = memory.capabilities().clone();
+        (Self { clock: clock.clone(), memory, capabilities, plans: Mutex::default() }, clock)
+    }
+
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.capabilities.tells_expired = false;
+        self
     }
 
     /// The next calls of this kind go wrong like this, one after the other.
@@ -220,7 +228,7 @@ fn now<T>(answer: Answer<'_, T>) -> Result<T, StoreError> {
 
 impl Store for Toy {
     fn capabilities(&self) -> &Capabilities {
-        self.memory.capabilities()
+        &self.capabilities
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
@@ -243,7 +251,17 @@ impl Store for Toy {
     fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
         self.plans().batches.push(leases.len());
         let leases = leases.into_iter().map(|(lease, ttl)| (lease, self.cut(ttl))).collect();
-        Box::pin(self.done(Call::Renew, async move { self.memory.renew_many(leases).await }))
+        Box::pin(self.done(Call::Renew, async move {
+            let mut answers = self.memory.renew_many(leases).await?;
+            if !self.capabilities.tells_expired {
+                for answer in &mut answers {
+                    if matches!(answer, Ok(Renewed::Rejected(it)) if it.reason == Rejection::Expired) {
+                        *answer = Ok(Renewed::Rejected(Rejected::new(Rejection::Vacant)));
+                    }
+                }
+            }
+            Ok(answers)
+        }))
     }
 
     fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
