@@ -462,7 +462,7 @@ fn as_plain_sql_a_stale_write_fails_and_leaves_nothing() {
 }
 
 #[test]
-fn the_floor_does_not_sink_when_smaller_marks_follow() {
+fn the_floor_rises_with_greater_marks_and_does_not_sink_with_smaller_ones() {
     let folder = Folder::new();
     let mut data = data(&folder.file());
     SqliteFence::advance(&mut data, &key(), &held(9)).unwrap();
@@ -472,6 +472,11 @@ fn the_floor_does_not_sink_when_smaller_marks_follow() {
     assert_eq!(SqliteFence::prune(&mut data, Duration::ZERO).unwrap(), 1);
     let stale = GuardErrorKind::StaleToken { held: token(8), highest: token(9) };
     assert_eq!(SqliteFence::advance(&mut data, &key(), &held(8)).unwrap_err().kind(), stale);
+    // It rises with greater ones.
+    SqliteFence::advance(&mut data, &key(), &held(20)).unwrap();
+    assert_eq!(SqliteFence::prune(&mut data, Duration::ZERO).unwrap(), 1);
+    let stale = GuardErrorKind::StaleToken { held: token(19), highest: token(20) };
+    assert_eq!(SqliteFence::advance(&mut data, &key(), &held(19)).unwrap_err().kind(), stale);
 }
 
 #[test]
