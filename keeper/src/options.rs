@@ -135,6 +135,7 @@ impl HoldOptions {
     }
 
     /// A mark to advance before the work begins. May be called several times: all have to succeed.
+    /// [`DatabaseMark`](crate::DatabaseMark) is the one of a database.
     #[must_use]
     pub fn fence(mut self, mark: Arc<dyn FenceMark>) -> Self {
         self.fences.push(mark);

@@ -49,7 +49,8 @@ use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, Ma
 /// Where leases and data are in one file, a guarded transaction holds up every renewal until it ends, as any other that
 /// writes does: keep it short.
 ///
-/// It waits for other writers as long as the connection's `busy_timeout` says.
+/// It waits for other writers as long as the connection's `busy_timeout` says (5 s unless it was set), and is
+/// [`Busy`](GuardErrorKind::Busy) then. A busy handler of your own decides in its place.
 ///
 /// A fence orders honest writers. It does not authenticate them: whoever may write the database may write the mark. Marks
 /// and data have to be in one file; an attached database is another one.
