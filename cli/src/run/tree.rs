@@ -8,7 +8,7 @@ use nix::unistd::{Pid, getpid};
 
 use super::course::Scope;
 use crate::sys::descendants::{Seen, descendants, look, visible};
-use crate::sys::process::{group_exists, session, signal, signal_group};
+use crate::sys::process::{group_exists, group_of, session, signal, signal_group};
 
 /// What descends from one process of ours.
 pub(crate) struct Tree {
@@ -92,10 +92,8 @@ impl Tree {
     pub(crate) fn terminate(&mut self, scope: Scope) -> Reached {
         let all = self.members(getpid(), scope);
         let owns_group = self.owns_group(&all);
-        let (apart, together): (Vec<Pid>, Vec<Pid>) = all
-            .iter()
-            .copied()
-            .partition(|&pid| !owns_group || look(pid).map(|seen| seen.group) != self.group);
+        let (apart, together): (Vec<Pid>, Vec<Pid>) =
+            all.iter().copied().partition(|&pid| !owns_group || group_of(pid).ok() != self.group);
         if owns_group {
             self.group.map(|group| signal_group(group, SIGTERM));
         }
@@ -149,7 +147,7 @@ impl Tree {
         let Some(group) = self.group else { return false };
         self.has_leader
             || if visible() {
-                all.iter().any(|&pid| look(pid).is_some_and(|seen| seen.group == group))
+                all.iter().any(|&pid| group_of(pid).is_ok_and(|its| its == group))
             } else {
                 group_exists(group)
             }

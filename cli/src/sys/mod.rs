@@ -6,6 +6,7 @@
 pub(crate) mod clock;
 pub(crate) mod descendants;
 pub(crate) mod fds;
+pub(crate) mod latency;
 pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod ready;

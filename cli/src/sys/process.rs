@@ -122,3 +122,8 @@ pub(crate) fn leave(code: u8) -> ! {
 pub(crate) fn session(pid: Pid) -> io::Result<Pid> {
     Ok(nix::unistd::getsid(Some(pid))?)
 }
+
+/// The group of a process, while it lives or waits for its parent to hear of its end.
+pub(crate) fn group_of(pid: Pid) -> io::Result<Pid> {
+    Ok(nix::unistd::getpgid(Some(pid))?)
+}

@@ -10,6 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid, getppid, setpgid, tcgetpgrp, tcsetpgrp};
 
 use super::fds;
+use super::latency::Slice;
 use super::signals::{self, Inherited};
 use super::terminal::Terminal;
 
@@ -33,6 +34,8 @@ pub(crate) fn spawn_apart(
 pub(crate) struct Setup<'a> {
     /// The signals it is to find.
     pub(crate) signals: Inherited,
+    /// How it is to be scheduled.
+    pub(crate) slice: Slice,
     /// The terminal to take before it begins, if this group is in the foreground then.
     pub(crate) terminal: Option<(&'a Terminal, Pid)>,
 }
@@ -42,7 +45,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) fn spawn_command(command: &mut Command, setup: &Setup<'_>) -> io::Result<Pid> {
     use std::os::fd::AsRawFd;
     let parent = getpid();
-    let signals = setup.signals;
+    let (signals, slice) = (setup.signals, setup.slice);
     let terminal = setup.terminal.map(|(terminal, front)| (terminal.as_raw_fd(), front));
     let prepare = move || {
         setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
@@ -50,6 +53,7 @@ pub(crate) fn spawn_command(command: &mut Command, setup: &Setup<'_>) -> io::Res
         if let Some((fd, front)) = terminal {
             take_terminal(fd, front);
         }
+        slice.restore();
         signals.restore();
         Ok(())
     };

@@ -26,6 +26,7 @@ use super::times::Times;
 use super::warden;
 use super::wire::{Inbox, Note, Order, Plan};
 use crate::exit::{self, Exit};
+use crate::sys::latency::Slice;
 use crate::sys::process::{self, Change, Waited};
 use crate::sys::signals::{self, Inherited, Signals, Whom};
 use crate::sys::timer::BootTimer;
@@ -58,6 +59,8 @@ pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, inherited: Vec<RawFd>) -> 
     let stops = [Signal::SIGTSTP].into_iter().filter(|&signal| !found.ignores(signal));
     let signals = Signals::listen(passed_on.chain(stops).chain(HEARD))?;
     let warden = start_warden(&theirs, &page)?;
+    // Not before: the warden does the same, and gives the command what it finds.
+    Slice::shorten();
     drop(theirs);
     let on_terminal = is_terminal(0) && is_terminal(1);
     let plan = Plan { args, signals: found, group: ground.group().as_raw(), on_terminal };

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::label;
 use crate::run::args::RunArgs;
 use crate::run::wire::Plan;
+use crate::sys::latency::Slice;
 use crate::sys::process::Ended;
 use crate::sys::spawn::{Setup, spawn_command};
 use crate::sys::terminal::Terminal;
@@ -63,10 +64,15 @@ pub(crate) fn build(args: &RunArgs, requests: &Requests, token: FencingToken) ->
 
 /// Starts it. It takes the terminal at once only if both its ends of the pipe are one: a pager behind it would be
 /// stopped for good.
-pub(crate) fn spawn(command: &mut Command, plan: &Plan, terminal: Option<&Terminal>) -> io::Result<Pid> {
+pub(crate) fn spawn(
+    command: &mut Command,
+    plan: &Plan,
+    terminal: Option<&Terminal>,
+    slice: Slice,
+) -> io::Result<Pid> {
     let terminal =
         terminal.filter(|_| plan.on_terminal).map(|terminal| (terminal, Pid::from_raw(plan.group)));
-    spawn_command(command, &Setup { signals: plan.signals, terminal })
+    spawn_command(command, &Setup { signals: plan.signals, slice, terminal })
 }
 
 /// Why it could not be started.

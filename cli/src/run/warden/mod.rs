@@ -35,6 +35,7 @@ use super::wire::{Inbox, Note, Order, Plan};
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::store_url::ChosenStore;
+use crate::sys::latency::Slice;
 use crate::sys::process::{self, Change, Ended, Waited};
 use crate::sys::ready::Ready;
 use crate::sys::signals::Signals;
@@ -162,6 +163,8 @@ struct Warden {
     tree: Tree,
     report: Report,
     terminal: Option<Terminal>,
+    /// How we were scheduled before, for the command.
+    slice: Slice,
     children: Ready<Signals>,
     timer: Ready<BootTimer>,
     inherited: Vec<RawFd>,
@@ -209,6 +212,7 @@ impl Warden {
             requests,
             tree: Tree::new(),
             terminal: Terminal::controlling(),
+            slice: Slice::shorten(),
             children: Ready::new(Signals::listen([Signal::SIGCHLD])?)?,
             timer: Ready::new(BootTimer::new()?)?,
             inherited,
@@ -229,13 +233,12 @@ impl Warden {
             let now = clock::now();
             self.publish_deadline();
             match self.core.next(left, now) {
+                // Whatever there is to say comes after.
                 Action::Term(scope) => {
-                    self.report.ending(&self.core, &self.args, &mut self.link);
                     let reached = self.tree.terminate(scope);
                     self.reached(reached);
                 }
                 Action::Kill(scope) => {
-                    self.report.ending(&self.core, &self.args, &mut self.link);
                     let reached = self.tree.kill(scope);
                     self.reached(reached);
                 }
@@ -343,7 +346,7 @@ impl Warden {
         // Before the fork: should it hang, the front sees the deadline pass.
         self.page.set_deadline(self.core.deadline());
         let mut command = command::build(&self.args, &self.requests, token);
-        match command::spawn(&mut command, &self.plan, self.terminal.as_ref()) {
+        match command::spawn(&mut command, &self.plan, self.terminal.as_ref(), self.slice) {
             Ok(pid) => {
                 self.command = Some(pid);
                 self.page.set_command(Some(pid));
@@ -435,6 +438,7 @@ impl Warden {
 
     fn reached(&mut self, reached: Reached) {
         self.only_refused = reached == Reached::OnlyRefused;
+        self.report.ending(&self.core, &self.args, &mut self.link);
         self.report.refused(&self.tree, &self.args, &mut self.link);
     }
 

@@ -33,8 +33,14 @@ pub(crate) fn act() -> Option<ExitCode> {
     match role[..] {
         ["member", file, hears] => member(Path::new(file), hears == "deaf"),
         ["ear", file] => ear(Path::new(file)),
+        ["reader", go] => reader(Path::new(go)),
+        ["clock"] => clock(),
         ["tree", folder] => tree(Path::new(folder)),
-        ["spin"] => spin(),
+        ["spinners", folder, count] => spinners(Path::new(folder), count.parse().unwrap()),
+        ["root", file] => {
+            nix::unistd::setuid(nix::unistd::Uid::from_raw(0)).unwrap();
+            member(Path::new(file), true)
+        }
         ["chain", file] => chain(Path::new(file)),
         ["crowd", folder, count] => crowd(Path::new(folder), count.parse().unwrap()),
         _ => unreachable!("{role:?}"),
@@ -129,6 +135,28 @@ fn ear(file: &Path) -> ! {
     std::process::exit(7)
 }
 
+/// Waits until a file is there, reads a line, and shows it. A shell script would fork, and a process that is stopped
+/// between vfork and exec keeps its parent from being stopped.
+fn reader(go: &Path) -> ! {
+    println!("ready");
+    while !go.exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    println!("got:{line}");
+    std::process::exit(0)
+}
+
+/// Shows that it is alive, ten times a second.
+fn clock() -> ! {
+    println!("ready");
+    loop {
+        println!("alive");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// The tree of processes that a wrapper has to reach: itself, one in its group, one in a group of its own (`timeout` makes
 /// it), one in a session of its own, and a daemon that nobody is the parent of.
 #[allow(clippy::zombie_processes)] // It is killed with its children.
@@ -144,21 +172,31 @@ fn tree(folder: &Path) -> ! {
     member(&folder.join("command"), true)
 }
 
-/// A process that does nothing but use the processor.
-fn spin() -> ! {
+/// Processes that use all the time of the processor that they can get, each with a diary.
+fn spinners(folder: &Path, count: usize) -> ! {
+    ignore_term();
+    for number in 0..count {
+        // SAFETY: this process has one thread.
+        if let nix::unistd::ForkResult::Child = unsafe { nix::unistd::fork() }.unwrap() {
+            let diary = File::create(folder.join(format!("spin-{number}"))).unwrap();
+            loop {
+                write_act(&diary);
+                (0..100_000).for_each(|_| std::hint::spin_loop());
+            }
+        }
+    }
     loop {
-        std::hint::spin_loop();
+        nix::unistd::pause();
     }
 }
 
 /// Forks a successor and ends, again and again: whoever looks for it finds one that is gone. Each writes down that it
 /// lived.
 fn chain(file: &Path) -> ! {
+    ignore_term();
     let diary = File::options().write(true).create(true).truncate(false).open(file).unwrap();
     loop {
-        let words = [now().as_nanos() as u64, 0, 0];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        diary.write_all_at(&bytes, 0).unwrap();
+        write_act(&diary);
         // SAFETY: this process has one thread.
         match unsafe { nix::unistd::fork() }.unwrap() {
             nix::unistd::ForkResult::Child => {}
@@ -168,8 +206,21 @@ fn chain(file: &Path) -> ! {
     }
 }
 
+/// Only KILL is to end a storm.
+fn ignore_term() {
+    // SAFETY: being ignored runs no code.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+}
+
+fn write_act(diary: &File) {
+    let mut bytes = [0; 24];
+    bytes[..8].copy_from_slice(&(now().as_nanos() as u64).to_le_bytes());
+    diary.write_all_at(&bytes, 0).unwrap();
+}
+
 /// Many processes, one of which is a member.
 fn crowd(folder: &Path, count: usize) -> ! {
+    ignore_term();
     for _ in 0..count {
         // SAFETY: this process has one thread, and the child only waits.
         if let nix::unistd::ForkResult::Child = unsafe { nix::unistd::fork() }.unwrap() {

@@ -8,3 +8,8 @@ pub(crate) fn with_others(scenario: fn()) {
     let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     scenario();
 }
+
+pub(crate) fn without_others(scenario: fn()) {
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    scenario();
+}

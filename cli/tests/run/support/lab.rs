@@ -17,6 +17,8 @@ use nix::unistd::Pid;
 use super::processes::{self, MARK, Process};
 use super::{SOON, now, secs, until};
 
+pub(crate) const FREEZER: &str = "/sys/fs/cgroup/freezer";
+
 /// The binary under test.
 pub(crate) const LEASE: &str = env!("CARGO_BIN_EXE_lease");
 
@@ -44,6 +46,10 @@ impl Lab {
         let url = url(&folder);
         let store = lease_machines_store::open(&url).unwrap();
         Self { folder, mark, runtime, store }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -107,15 +113,27 @@ impl Lab {
         until("the lease to be held", SOON, || self.token())
     }
 
-    /// The deadline of the live lease as the store counts it, on the boot clock: no earlier than it really is.
+    /// The deadline of the live lease as the store counts it, on the boot clock: no later than it really is, and by some
+    /// milliseconds at most.
     pub(crate) fn deadline(&self) -> Duration {
-        let remaining = self.inspect().occupant.unwrap().remaining;
-        now() + remaining
+        loop {
+            let before = now();
+            let remaining = self.inspect().occupant.unwrap().remaining;
+            if now() - before < super::ms(20) {
+                return before + remaining;
+            }
+        }
     }
 
     #[track_caller]
     pub(crate) fn assert_free(&self) {
         assert_eq!(self.token(), None, "something is held");
+    }
+
+    /// An operator's break.
+    pub(crate) fn revoke(&self) {
+        let resource = ResourceName::new(RESOURCE).unwrap();
+        let _ = self.runtime.block_on(self.store.revoke(resource, None, None)).unwrap();
     }
 
     /// Makes the store answer no decision until the hole is dropped.

@@ -4,7 +4,9 @@ pub(crate) mod actor;
 pub(crate) mod alone;
 pub(crate) mod clock;
 pub(crate) mod lab;
+pub(crate) mod needs;
 pub(crate) mod processes;
+pub(crate) mod pty;
 pub(crate) mod random;
 pub(crate) mod tree;
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -59,6 +60,25 @@ pub(crate) fn warden_of(front: Pid) -> Option<Process> {
 pub(crate) fn children(parent: Pid) -> Vec<Process> {
     let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     list.split_ascii_whitespace().filter_map(|pid| look(Pid::from_raw(pid.parse().ok()?))).collect()
+}
+
+/// How many children of a process have ended without being waited for.
+pub(crate) fn zombies_of(parent: Pid) -> usize {
+    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    let state = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.trim_start().chars().next()
+    };
+    list.split_ascii_whitespace().filter(|pid| state(pid) == Some('Z')).count()
+}
+
+/// The processor time that a process has used.
+pub(crate) fn processor_time(pid: Pid) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map(|(_, tail)| tail.split_ascii_whitespace().skip(11).take(2));
+    let ticks: u64 = fields.into_iter().flatten().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    // The kernel shows hundredths of a second, on every architecture.
+    Duration::from_millis(ticks * 10)
 }
 
 /// Ends all processes with this mark, whatever they are.
