@@ -1,7 +1,7 @@
 //! Descriptors: who sees the end of a pipe, and when.
 
-use std::fs;
-use std::io::{Read, pipe};
+use std::fs::{self, File};
+use std::io::Read;
 use std::process::Stdio;
 
 use libtest_mimic::Trial;
@@ -78,7 +78,8 @@ fn scenario_22_descriptors_are_passed_through() {
 
 fn scenario_22_full_standard_error() {
     let lab = Lab::new();
-    let (mut reader, writer) = pipe().unwrap();
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let mut reader = File::from(reader);
     let mut lease = lab.lease("-v --ttl 3s", &["sh", "-c", "echo full >&2; yes >&2"]);
     lease.stderr(Stdio::from(writer));
     crate::support::lab::detach(&mut lease);
@@ -87,7 +88,7 @@ fn scenario_22_full_standard_error() {
     let token = lab.held();
     let end = now() + TTL * 2;
     while now() < end {
-        assert_eq!(lab.token(), Some(token), "the lease was lost");
+        lab.assert_held(token);
         std::thread::sleep(ms(20));
     }
     // Lost while nobody reads: the end does not wait for a reader either.

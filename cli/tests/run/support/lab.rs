@@ -130,6 +130,17 @@ impl Lab {
         assert_eq!(self.token(), None, "something is held");
     }
 
+    /// The lease is held under this token.
+    #[track_caller]
+    pub(crate) fn assert_held(&self, token: u64) {
+        let found = self.token();
+        if found != Some(token) {
+            let resource = ResourceName::new(RESOURCE).unwrap();
+            let history = self.runtime.block_on(self.store.history(resource, 3));
+            panic!("expected token {token}, found {found:?}: {history:#?}");
+        }
+    }
+
     /// An operator's break.
     pub(crate) fn revoke(&self) {
         let resource = ResourceName::new(RESOURCE).unwrap();
