@@ -151,6 +151,11 @@ impl Course {
         self.ending.map(|ending| ending.why)
     }
 
+    /// When KILL follows, once it was told to end.
+    pub(crate) fn kill_at(&self) -> Option<Duration> {
+        self.ending.map(|ending| self.times.kill_at(ending.since, self.deadline))
+    }
+
     /// Whether what it left behind is waited for.
     pub(crate) fn waits_for_leftovers(&self) -> bool {
         self.ended.is_some() && self.ending.is_none() && !self.finished

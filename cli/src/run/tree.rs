@@ -1,12 +1,14 @@
 //! A command and everything that descends from it: who is left, and how all of them are reached.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::{SIGCONT, SIGKILL, SIGTERM};
 use nix::unistd::{Pid, getpid};
 
 use super::course::Scope;
+use crate::sys::clock;
 use crate::sys::descendants::{Seen, descendants, look, visible};
 use crate::sys::process::{group_exists, group_of, session, signal, signal_group};
 
@@ -65,7 +67,7 @@ impl Tree {
     /// Passes a signal on to the command's group.
     pub(crate) fn pass_on(&self, signo: i32) {
         if let Some(group) = self.group {
-            if self.has_leader || self.owns_group(&descendants(getpid())) {
+            if self.has_leader || self.owns_group(&descendants(getpid(), || true)) {
                 let _ = signal_group(group, signo);
             }
         }
@@ -74,7 +76,7 @@ impl Tree {
     /// Who descends from us and has not ended.
     pub(crate) fn look(&self) -> Found {
         let mut found = Found::default();
-        for pid in descendants(getpid()) {
+        for pid in descendants(getpid(), || true) {
             if let Some(Seen { name, session, zombie: false, .. }) = look(pid) {
                 let here = Some(session) == self.session;
                 if here { &mut found.here } else { &mut found.elsewhere }.insert(pid, name);
@@ -88,26 +90,36 @@ impl Tree {
         self.group.is_some_and(group_exists)
     }
 
-    /// TERM, then CONT: what is stopped must be able to clean up. Nobody gets TERM twice.
-    pub(crate) fn terminate(&mut self, scope: Scope) -> Reached {
-        let all = self.members(getpid(), scope);
-        let owns_group = self.owns_group(&all);
-        let (apart, together): (Vec<Pid>, Vec<Pid>) =
-            all.iter().copied().partition(|&pid| !owns_group || group_of(pid).ok() != self.group);
-        if owns_group {
-            self.group.map(|group| signal_group(group, SIGTERM));
+    /// TERM, then CONT: what is stopped must be able to clean up. Nobody gets TERM twice. The group comes first, and the
+    /// others are looked for until `until` at the latest: on a machine that has no time for it, KILL must not wait.
+    pub(crate) fn terminate(&mut self, scope: Scope, until: Duration) -> Reached {
+        let in_time = || clock::now() < until;
+        let mut together = self.has_leader;
+        if together {
+            self.terminate_group();
         }
-        // Of those that the group's signal went to it is only asked whether it may have reached them.
-        let mut sent: Vec<_> = together.iter().map(|&pid| (pid, signal(pid, 0))).collect();
-        sent.extend(apart.iter().map(|&pid| (pid, signal(pid, SIGTERM))));
-        let reached = self.count(sent);
-        if owns_group {
-            self.group.map(|group| signal_group(group, SIGCONT));
+        let all = self.members(getpid(), scope, in_time);
+        if !together && self.owns_group(&all) {
+            together = true;
+            self.terminate_group();
         }
-        for &pid in &apart {
-            let _ = signal(pid, SIGCONT);
+        let mut sent = Vec::new();
+        for pid in all.into_iter().take_while(|_| in_time()) {
+            if together && group_of(pid).ok() == self.group {
+                // It is only asked whether the group's signal may have reached it.
+                sent.push((pid, signal(pid, 0)));
+            } else {
+                sent.push((pid, signal(pid, SIGTERM)));
+                let _ = signal(pid, SIGCONT);
+            }
         }
-        reached
+        self.count(sent)
+    }
+
+    fn terminate_group(&self) {
+        for signo in [SIGTERM, SIGCONT] {
+            self.group.map(|group| signal_group(group, signo));
+        }
     }
 
     /// KILL: the group in one step, which a chain of forks cannot outrun, then everybody else.
@@ -121,7 +133,7 @@ impl Tree {
         if let Some(group) = self.group.filter(|_| self.has_leader) {
             let _ = signal_group(group, SIGKILL);
         }
-        let all = self.members(root, scope);
+        let all = self.members(root, scope, || true);
         if !self.has_leader && self.owns_group(&all) {
             self.group.map(|group| signal_group(group, SIGKILL));
         }
@@ -133,8 +145,8 @@ impl Tree {
         &self.refused
     }
 
-    fn members(&self, root: Pid, scope: Scope) -> Vec<Pid> {
-        let mut all = descendants(root);
+    fn members(&self, root: Pid, scope: Scope, go_on: impl Fn() -> bool) -> Vec<Pid> {
+        let mut all = descendants(root, go_on);
         if scope == Scope::Session {
             all.retain(|&pid| session(pid).ok() == self.session);
         }

@@ -36,8 +36,9 @@ mod listing {
         own.and_then(|path| path.to_str()?.parse().ok()) == Some(getpid().as_raw())
     }
 
-    /// All that descend from `root`, parents before children, without `root` itself.
-    pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
+    /// All that descend from `root`, parents before children, without `root` itself. Looked for as long as `go_on` says
+    /// so: whoever has little time takes what was found by then.
+    pub(crate) fn descendants(root: Pid, go_on: impl Fn() -> bool) -> Vec<Pid> {
         let mut found = Vec::new();
         if !visible() {
             return found;
@@ -46,7 +47,7 @@ mod listing {
         let mut by_parent = None;
         let mut next = Some(root);
         let mut walked = 0;
-        while let Some(parent) = next {
+        while let Some(parent) = next.filter(|_| go_on()) {
             let children = children(parent).unwrap_or_else(|| {
                 // A kernel built without lists of children: every process names its parent.
                 by_parent.get_or_insert_with(all_by_parent).remove(&parent).unwrap_or_default()
@@ -146,7 +147,7 @@ mod listing {
             std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
             let shell = Pid::from_raw(child.id() as i32);
 
-            let found = descendants(getpid());
+            let found = descendants(getpid(), || true);
             let grandchildren = children(shell).unwrap();
             let by_parent = all_by_parent();
             let sleeper = grandchildren[0];
@@ -174,7 +175,7 @@ mod listing {
     }
 
     /// Empty: nothing is known.
-    pub(crate) fn descendants(_root: Pid) -> Vec<Pid> {
+    pub(crate) fn descendants(_root: Pid, _go_on: impl Fn() -> bool) -> Vec<Pid> {
         Vec::new()
     }
 

@@ -1,9 +1,10 @@
 //! Being scheduled soon after a deadline, also where hundreds of busy processes want the processor.
 //!
-//! Linux 6.12 and later let any process ask for a short slice: it runs sooner after it wakes, and no more in all. A
-//! wrapper that wakes for microseconds loses nothing by it. With 200 busy loops on two processors the last of them acted
-//! 4 to 87 ms after KILL was due; without the short slice it was up to 840 ms, which is past the deadline of a ttl of
-//! 10 s.
+//! Linux 6.12 and later let any process ask for a short slice: it runs sooner after it wakes, and no more in all. Where it
+//! may (as root), it also takes a better nice value. A wrapper that wakes for microseconds loses nothing by either, and
+//! the command gets back what was found. With 200 busy loops on two processors KILL was sent within 11 ms of its time by
+//! root and within 90 ms by the short slice alone; without either it was up to 840 ms late, which is past the deadline
+//! of a ttl of 10 s.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use linux::Slice;
@@ -17,6 +18,9 @@ mod linux {
 
     /// The shortest that the kernel grants.
     const SHORTEST_NANOS: u64 = 100_000;
+
+    /// Above what ordinary programs and most daemons run at, below what keeps the machine itself going.
+    const URGENT: i32 = -10;
 
     /// The kernel's `struct sched_attr`, in its first version. Older kernels leave `runtime` unused for ordinary
     /// processes.
@@ -47,8 +51,10 @@ mod linux {
             let unasked = Attributes { runtime: 0, ..found };
             let default = if write(&unasked) { read().map_or(0, |default| default.runtime) } else { 0 };
             let before = if found.runtime == default { unasked } else { found };
-            let shortened = write(&Attributes { runtime: SHORTEST_NANOS, ..found });
-            Self(shortened.then_some(before))
+            let short = Attributes { runtime: SHORTEST_NANOS, ..found };
+            // Root may have more: a fair share among hundreds is too little to look through hundreds of processes.
+            let changed = write(&Attributes { nice: found.nice.min(URGENT), ..short }) || write(&short);
+            Self(changed.then_some(before))
         }
 
         /// Puts it back. Async-signal-safe: it runs between fork and exec.

@@ -28,7 +28,10 @@ fn storm(lab: &Lab, command: &[String], diaries: &[&str]) -> Vec<Duration> {
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let mut run = contained(lab, "--ttl 10s", &command);
     let read = |name: &&str| Diary::read(&lab.path(name));
-    until("the storm", secs(60), || diaries.iter().map(read).collect::<Option<Vec<_>>>());
+    until("the storm", secs(60), || {
+        assert_eq!(run.ended(), None, "before the store was taken away: {}", run.said());
+        diaries.iter().map(read).collect::<Option<Vec<_>>>()
+    });
     let hole = lab.black_hole();
     let deadline = lab.deadline();
     assert_eq!(run.code(), 79, "{}", run.said());

@@ -94,6 +94,8 @@ pub(crate) fn main([socket, page]: [RawFd; 2], inherited: Vec<RawFd>) -> ! {
 fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8> {
     let page = Page::map(page)?;
     let adopts = process::adopt_orphans();
+    // Before the store has threads of its own: a renewal is as urgent as a kill.
+    let slice = Slice::shorten();
     let mut socket = UnixStream::from(socket);
     let mut inbox = Inbox::default();
     let plan = read_plan(&mut socket, &mut inbox)?;
@@ -103,7 +105,8 @@ fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8
         let mut link = Link::new(socket, inbox)?;
         let verdict = match prepare(&args, &mut link) {
             Ok((requests, options)) => {
-                let mut warden = Warden::new(args, plan, page, link, adopts, inherited, requests, options)?;
+                let given = Given { plan, page, adopts, inherited, slice };
+                let mut warden = Warden::new(args, given, link, requests, options)?;
                 let verdict = warden.run().await?;
                 warden.leave(verdict)
             }
@@ -153,6 +156,15 @@ fn prepare(args: &RunArgs, link: &mut Link) -> Result<(Requests, KeeperOptions),
     Ok((Requests::new(store, claim).with_marks(marks), options))
 }
 
+/// What the warden was given, or found at its start.
+struct Given {
+    plan: Plan,
+    page: Page,
+    adopts: bool,
+    inherited: Vec<RawFd>,
+    slice: Slice,
+}
+
 struct Warden {
     args: RunArgs,
     plan: Plan,
@@ -190,17 +202,14 @@ enum Happened {
 }
 
 impl Warden {
-    #[allow(clippy::too_many_arguments)] // Each is made before the next can fail.
     fn new(
         args: RunArgs,
-        plan: Plan,
-        page: Page,
+        given: Given,
         link: Link,
-        adopts: bool,
-        inherited: Vec<RawFd>,
         requests: Requests,
         options: KeeperOptions,
     ) -> io::Result<Self> {
+        let Given { plan, page, adopts, inherited, slice } = given;
         let core = Core::new(options, args.times(), args.leftover, requests.owner().value(), clock::now());
         let core = if requests.has_marks() { core.with_fence() } else { core };
         Ok(Self {
@@ -212,7 +221,7 @@ impl Warden {
             requests,
             tree: Tree::new(),
             terminal: Terminal::controlling(),
-            slice: Slice::shorten(),
+            slice,
             children: Ready::new(Signals::listen([Signal::SIGCHLD])?)?,
             timer: Ready::new(BootTimer::new()?)?,
             inherited,
@@ -235,7 +244,8 @@ impl Warden {
             match self.core.next(left, now) {
                 // Whatever there is to say comes after.
                 Action::Term(scope) => {
-                    let reached = self.tree.terminate(scope);
+                    let until = self.core.course().and_then(|course| course.kill_at()).unwrap_or(now);
+                    let reached = self.tree.terminate(scope, until);
                     self.reached(reached);
                 }
                 Action::Kill(scope) => {
