@@ -65,6 +65,23 @@ fn short_leases_take_finer_ticks_that_meet_the_coarse_ones() {
 }
 
 #[test]
+fn a_renewal_due_before_the_warning_is_not_put_off_by_a_tick_that_is_long_beside_the_time_until_it() {
+    // Due at 10.1, warned at 25.085, over at 30.08: a sixteenth of the time until the warning is less than a second, a
+    // sixteenth of the time until the end is more.
+    let cadence = Cadence::new(ms(30_000), ms(10_000), ms(5_000)).expect("sound");
+    let sent = renewals(KeeperOptions::new(cadence).with_tick(TICK), ms(110));
+    assert_eq!(sent[0], ms(10_500));
+}
+
+#[test]
+fn a_renewal_due_at_the_warning_is_put_off_within_the_time_until_the_end() {
+    // Due and warned at 24.975, over at 29.97: a sixteenth of the rest allows a quarter of a second.
+    let cadence = Cadence::new(ms(30_000), ms(25_000), ms(5_000)).expect("sound");
+    let sent = renewals(KeeperOptions::new(cadence).with_tick(TICK), ms(0));
+    assert_eq!(sent[0], ms(25_000));
+}
+
+#[test]
 fn ticks_leave_room_for_as_many_attempts() {
     for ttl in [ms(10), ms(100), ms(3_000), ms(60_000), ms(3_600_000)] {
         for at in [0, 1, 333, 777] {

@@ -64,7 +64,6 @@ impl Keeper {
                 self.occupied = false;
                 self.failed(now);
             }
-            Phase::Withdrawing(why) => self.finish(Outcome::NotHeld(why), now),
             _ => self.failed(now),
         }
     }
@@ -101,8 +100,9 @@ impl Keeper {
 
     /// When a renewal that falls due at `due` is sent: with others, at the next tick.
     pub(super) fn on_tick(&self, due: Duration, deadline: Duration, warning: Duration) -> Duration {
+        // Never before the warning, and after it for as long as attempts are made.
         let stop = self.retry_until(deadline, warning);
-        let needed = if due < warning { warning.min(stop) } else { stop };
+        let needed = if due < warning { warning } else { stop };
         let slack = needed.saturating_sub(due).checked_div(SLACK_PARTS).unwrap_or_default();
         let mut tick = self.options.tick;
         while tick > slack {
