@@ -287,7 +287,7 @@ async fn calls_are_given_up_at_their_limits() {
     assert!(guard.may_act());
     assert!(world.toy.calls(Call::Renew) > 3);
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(tasks, 2, "the scheduler, and the latest call");
+    assert!(tasks <= 2, "the scheduler and the latest call, if one is under way; {tasks} tasks");
 }
 
 #[tokio::test]

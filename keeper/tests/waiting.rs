@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lease_machines_keeper::{Clock, Guard, HoldError, HoldOptions};
 use lease_machines_store::WorkResult;
-use support::{Call, Fault, World, ms, options, secs};
+use support::{Call, Fault, Waits, World, ms, options, secs};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -79,6 +79,35 @@ async fn a_store_that_names_nobody_is_not_asked_more_often() {
     assert_eq!(error.to_string(), "\"a\" is held by another; waited for 100s");
     let asked = world.toy.calls(Call::Acquire);
     assert!((20..=23).contains(&asked), "every 5 s, {asked} times");
+}
+
+#[tokio::test]
+async fn a_store_that_wakes_for_nothing_is_not_asked_in_a_loop() {
+    let world = World::new();
+    world.toy.wait_like(Waits::AtOnce);
+    let _first = world.scheduler.hold("a", options()).await.unwrap();
+    let _second = wait(&world, options().wait_forever());
+    world.clock.pass(secs(1)).await;
+    let (asked, waited) = (world.toy.calls(Call::Acquire), world.toy.calls(Call::Wait));
+    assert!(
+        asked <= 102 && waited <= 102,
+        "at most once in 10 ms: asked {asked} times, waited {waited} times"
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_never_wakes_is_asked_all_the_same_and_leaves_no_calls_behind() {
+    let world = World::new();
+    world.toy.wait_like(Waits::Never);
+    let _first = world.scheduler.hold("a", options()).await.unwrap();
+    let _second = wait(&world, options().wait_forever());
+    world.clock.pass(secs(100)).await;
+    assert!((20..=23).contains(&world.toy.calls(Call::Acquire)));
+    assert_eq!(
+        Handle::current().metrics().num_alive_tasks(),
+        4,
+        "two schedulers, the waiter, and the latest wait"
+    );
 }
 
 #[tokio::test]

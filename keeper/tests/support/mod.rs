@@ -14,7 +14,7 @@ use std::time::Duration;
 use lease_machines_keeper::{Clock, HoldOptions, ManualClock, Scheduler};
 use lease_machines_store::Store;
 
-pub(crate) use toy::{Call, Fault, Toy};
+pub(crate) use toy::{Call, Fault, Toy, Waits};
 
 pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

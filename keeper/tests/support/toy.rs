@@ -21,6 +21,18 @@ pub(crate) enum Call {
     Renew,
     Release,
     Withdraw,
+    Wait,
+}
+
+/// How the store waits for a resource to be free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Waits {
+    #[default]
+    Well,
+    /// It returns at once, whatever the resource does.
+    AtOnce,
+    /// It never returns.
+    Never,
 }
 
 /// What goes wrong with a call.
@@ -65,6 +77,9 @@ struct Plans {
     most: Option<Duration>,
     /// Rejections do not say who holds the resource.
     nameless: bool,
+    waits: Waits,
+    /// The last attempt of each owner.
+    attempts: HashMap<OwnerId, u64>,
 }
 
 impl Toy {
@@ -113,6 +128,10 @@ impl Toy {
 
     pub(crate) fn grant_at_most(&self, most: Duration) {
         self.plans().most = Some(most);
+    }
+
+    pub(crate) fn wait_like(&self, waits: Waits) {
+        self.plans().waits = waits;
     }
 
     pub(crate) fn name_nobody(&self) {
@@ -194,6 +213,8 @@ impl Toy {
 
     async fn claimed(&self, mut claim: Claim, again: bool) -> Result<Acquired, StoreError> {
         claim.ttl = self.cut(claim.ttl);
+        let before = self.plans().attempts.insert(claim.owner, claim.attempt);
+        assert!(before.is_none_or(|before| before < claim.attempt), "attempt {} came again", claim.attempt);
         let answer =
             if again { self.memory.reacquire(claim).await } else { self.memory.acquire(claim).await };
         let mut plans = self.plans();
@@ -301,6 +322,15 @@ impl Store for Toy {
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
-        self.memory.wait(resource, limit)
+        let waits = {
+            let mut plans = self.plans();
+            plans.calls.push(Call::Wait);
+            plans.waits
+        };
+        match waits {
+            Waits::Well => self.memory.wait(resource, limit),
+            Waits::AtOnce => Box::pin(async { Ok(()) }),
+            Waits::Never => Box::pin(pending()),
+        }
     }
 }
