@@ -82,6 +82,15 @@ fn a_renewal_due_at_the_warning_is_put_off_within_the_time_until_the_end() {
 }
 
 #[test]
+fn a_tick_of_less_than_a_millisecond_puts_nothing_off_and_one_of_a_millisecond_does() {
+    let tenth = Duration::from_micros(100);
+    let due = |tick| renewals(options(ms(30_000)).with_tick(tick), tenth)[0];
+    assert_eq!(due(Duration::from_micros(500)), ms(9_990) + tenth);
+    assert_eq!(due(Duration::from_micros(999)), ms(9_990) + tenth);
+    assert_eq!(due(ms(1)), ms(9_991));
+}
+
+#[test]
 fn ticks_leave_room_for_as_many_attempts() {
     for ttl in [ms(10), ms(100), ms(3_000), ms(60_000), ms(3_600_000)] {
         for at in [0, 1, 333, 777] {

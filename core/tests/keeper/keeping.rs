@@ -253,6 +253,16 @@ mod retries {
         }
     }
 
+    /// The first outputs of SplitMix64 for seed 0, as published with it.
+    #[test]
+    fn pause_for_the_part_that_splitmix64_says() {
+        const OUTPUTS: [u128; 3] = [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F];
+        let part = |whole: Duration, output| Duration::from_nanos(((output * whole.as_nanos()) >> 64) as u64);
+        let expected =
+            [part(millis(50), OUTPUTS[0]), part(millis(100), OUTPUTS[1]), part(millis(200), OUTPUTS[2])];
+        assert_eq!(pauses(0, 3), expected);
+    }
+
     #[test]
     fn pause_differently_for_every_seed_and_alike_for_the_same() {
         assert_eq!(pauses(7, 10), pauses(7, 10));
