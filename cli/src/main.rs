@@ -16,6 +16,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use args::{Cli, Command};
 use exit::Exit;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, &args),
     };
     match cli.command {
         Command::Run(options) => {
@@ -50,17 +51,28 @@ fn main() -> ExitCode {
 fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     match Cli::try_parse_from(args)?.command {
         Command::Run(options) => Ok(options),
-        Command::Other(_) => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
+        Command::Other(_) => Err(clap::Error::new(ErrorKind::InvalidSubcommand)),
     }
 }
 
 /// Help and version are what was asked for; everything else is a wrong command line.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
     let text = error.to_string();
     let shown = output::without_passwords(&text);
     // A closed pipe is quiet.
     let _ = if shown == text { error.print() } else { write!(std::io::stderr(), "{shown}") };
+    if error.kind() == ErrorKind::UnknownArgument && lacks_dashes(args) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "\n  tip: write -- before the command: lease run [OPTIONS] RESOURCE -- COMMAND [ARG]..."
+        );
+    }
     if error.use_stderr() { ExitCode::from(Exit::Usage.code()) } else { ExitCode::SUCCESS }
+}
+
+/// Whether this is `lease run` with its command not set apart.
+fn lacks_dashes(args: &[OsString]) -> bool {
+    args.get(1).is_some_and(|word| word == "run") && !args.iter().any(|word| word == "--")
 }
 
 fn fail(exit: Exit, message: &str) -> ExitCode {

@@ -103,6 +103,17 @@ impl ChosenStore {
         &self.url
     }
 
+    /// What a command that is started here has to find in `$LEASE_STORE`, so that `lease` in it finds this store in
+    /// whatever folder it works; `None` where it does anyway.
+    pub(crate) fn for_command(&self, folder: &Path) -> Option<String> {
+        let absolute = from_folder(&self.url, folder);
+        match self.origin {
+            Origin::Option => Some(absolute.unwrap_or_else(|| self.url.clone())),
+            Origin::Variable | Origin::File(_) => absolute,
+            Origin::Default => None,
+        }
+    }
+
     /// How it was chosen, for `lease doctor`.
     pub(crate) fn finding(&self) -> Finding {
         const CHECK: &str = "store";
@@ -208,6 +219,17 @@ fn local_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Fa
     }
 }
 
+/// The URL with its path made absolute, where it is one of a file and relative.
+fn from_folder(url: &str, folder: &Path) -> Option<String> {
+    let path = url.strip_prefix("sqlite:").filter(|path| !path.starts_with(['/', ':', '?']))?;
+    let folder = escaped(folder.to_str()?);
+    Some(format!("sqlite:{}/{path}", folder.trim_end_matches('/')))
+}
+
+fn escaped(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3F")
+}
+
 /// The path as a URL: what would end it, or begin an escape, is escaped.
 fn sqlite_url(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().ok_or_else(|| {
@@ -216,7 +238,7 @@ fn sqlite_url(path: &Path) -> Result<String, Failure> {
             path.display()
         ))
     })?;
-    Ok(format!("sqlite:{}", text.replace('%', "%25").replace('?', "%3F")))
+    Ok(format!("sqlite:{}", escaped(text)))
 }
 
 #[cfg(test)]
@@ -287,6 +309,19 @@ mod tests {
         }
         let failure = resolve(Some(""), &[HOME]).unwrap_err();
         assert!(failure.to_string().contains("--store is empty"), "{failure}");
+    }
+
+    #[test]
+    fn a_command_finds_the_same_file_from_another_folder() {
+        let folder = Path::new("/a b/100%");
+        let option = |url: &str| resolve(Some(url), &[HOME]).unwrap().for_command(folder).unwrap();
+        assert_eq!(option("sqlite:x/y.db?timeout=1s"), "sqlite:/a b/100%25/x/y.db?timeout=1s");
+        assert_eq!(option("sqlite:/x.db"), "sqlite:/x.db");
+        assert_eq!(option("local"), "sqlite:/home/a/.local/state/lease-machines/local.db");
+        let variable = |url: &str| resolve(None, &[HOME, (STORE, url)]).unwrap().for_command(folder);
+        assert_eq!(variable("sqlite:x.db").as_deref(), Some("sqlite:/a b/100%25/x.db"));
+        assert_eq!(variable("sqlite:/x.db"), None);
+        assert_eq!(resolve(None, &[HOME]).unwrap().for_command(folder), None);
     }
 
     #[test]

@@ -22,19 +22,20 @@ pub(crate) struct RunArgs {
     pub(crate) store: Option<String>,
 
     /// How long the lease is, at least 1s; it is renewed while the command runs
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 
     /// Do not wait for a lease that another holds
     #[arg(short = 'n', long)]
     pub(crate) no_wait: bool,
 
-    /// Wait for at most this long, or `forever`
+    /// Wait for another holder for at most this long, or `forever`; 0 is as --no-wait
     #[arg(short, long, value_name = "DURATION", default_value = "forever", value_parser = Wait::parse,
-        conflicts_with = "no_wait")]
+        conflicts_with = "no_wait", allow_hyphen_values = true)]
     pub(crate) wait: Wait,
 
-    /// Do not wait, and exit with 0 if another holds the lease
+    /// Do not wait, and exit with 0 if another holds the lease; says nothing of it where standard error is no terminal,
+    /// unless the holder is older than --max-hold
     #[arg(long, conflicts_with_all = ["wait", "conflict_exit_code"])]
     pub(crate) skip_if_held: bool,
 
@@ -43,27 +44,28 @@ pub(crate) struct RunArgs {
     pub(crate) conflict_exit_code: Option<u8>,
 
     /// Nobody else gets the lease sooner than this after it was granted
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse, hide_default_value = true)]
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse,
+        hide_default_value = true, allow_hyphen_values = true)]
     pub(crate) at_least: Duration,
 
     /// End the command after this long (exit code 124)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive, allow_hyphen_values = true)]
     pub(crate) max_hold: Option<Duration>,
 
     /// Do nothing if a command has ended well under this key before
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = once_key)]
     pub(crate) once: Option<String>,
 
     /// How long before its end the lease is at risk (default: a third of the ttl)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) warn_before: Option<Duration>,
 
     /// How often the lease is renewed (default: a third of the ttl)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) renew_every: Option<Duration>,
 
     /// From TERM to KILL; shortened where the ttl leaves less
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) kill_after: Duration,
 
     /// Background processes that the command leaves in its session are waited for, or ended
@@ -79,7 +81,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 
-    /// Write events as lines of JSON to this file, or to an open descriptor
+    /// Append what happens, as lines of JSON, to this file, or write it to this open descriptor (their shape:
+    /// docs/json.md). Nobody waits for a reader: what a full pipe does not take is dropped, and counted
     #[arg(long, value_name = "FILE|fd:N")]
     pub(crate) events: Option<OsString>,
 
@@ -116,6 +119,11 @@ impl Wait {
         }
         duration::parse(text).map(Self::For).map_err(|error| format!("{error}; or `forever`"))
     }
+}
+
+/// An empty key is that of a variable which was not set: all jobs that forgot it would be one.
+fn once_key(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("expected a key of at least one byte".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 impl RunArgs {

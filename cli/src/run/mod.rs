@@ -7,11 +7,13 @@
 //! | [`front`] | the process that was started: signals, terminal, messages, exit code, a second watch on the deadline |
 //! | [`warden`] | the other one: the lease, the command, its end |
 //! | [`course`], [`times`] | decides, without a clock: when TERM and KILL are sent, what is waited for |
+//! | [`events`] | the lines of `--events` |
 //! | [`tree`] | everything that descends from the command |
 //! | [`page`], [`wire`] | what the two share, and what they tell each other |
 
 pub(crate) mod args;
 mod course;
+mod events;
 mod front;
 mod page;
 mod times;

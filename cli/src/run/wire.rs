@@ -51,6 +51,10 @@ pub(crate) enum Note {
     Ended(Ended),
     /// Something for a person, on standard error.
     Say(String),
+    /// A line for whoever reads the events.
+    Event(String),
+    /// So many of those were left out.
+    Dropped(i32),
 }
 
 impl Order {
@@ -108,6 +112,11 @@ impl Note {
                 body.push(6);
                 body.extend(text.as_bytes());
             }
+            Self::Event(line) => {
+                body.push(7);
+                body.extend(line.as_bytes());
+            }
+            Self::Dropped(count) => tagged(body, 8, *count),
         });
     }
 
@@ -120,6 +129,8 @@ impl Note {
             4 => Self::Ended(Ended::Code(u8::try_from(rest.int()?).ok()?)),
             5 => Self::Ended(Ended::Signal(rest.int()?)),
             6 => Self::Say(String::from_utf8_lossy(rest.0).into_owned()),
+            7 => Self::Event(String::from_utf8_lossy(rest.0).into_owned()),
+            8 => Self::Dropped(rest.int()?),
             _ => return None,
         })
     }
@@ -222,6 +233,8 @@ mod tests {
             Note::Ended(Ended::Code(255)),
             Note::Ended(Ended::Signal(64)),
             Note::Say("wäit".to_owned()),
+            Note::Event("{}\n".to_owned()),
+            Note::Dropped(3),
         ];
         let mut bytes = Vec::new();
         orders.iter().for_each(|order| order.encode(&mut bytes));

@@ -79,6 +79,19 @@ pub(crate) fn nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes them wait again.
+pub(crate) fn blocking(fd: impl AsFd) -> io::Result<()> {
+    let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags & !OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+/// Whether it was opened for writing.
+pub(crate) fn is_writable(fd: impl AsFd) -> bool {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
+    flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE != OFlag::O_RDONLY)
+}
+
 /// Lets go of standard input and output: otherwise whoever writes to the command never sees that it closed its input,
 /// and whoever reads from it never sees that it closed its output.
 pub(crate) fn let_go_of_pipes() -> io::Result<()> {

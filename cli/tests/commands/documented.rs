@@ -13,6 +13,7 @@ fn every_answer_has_exactly_the_documented_fields() {
     let mut checked = BTreeSet::new();
     let mut check = |shape: &str, answer: &Value| shapes.check(shape, answer, shape, &mut checked);
 
+    world.acquire("s2 --ttl 1h");
     let grant = world.json("acquire r --ttl 1h --label me");
     check("Decision", &grant);
     let options =
@@ -43,9 +44,30 @@ fn every_answer_has_exactly_the_documented_fields() {
     check("Migrated", &world.json("migrate"));
     check("Migration", &world.json("migrate --print"));
 
+    for event in events(&world, "run t -- /bin/true") {
+        check("Event", &event);
+    }
+    for event in events(&world, "run -w 1s s2 -- /bin/true") {
+        check("Event", &event);
+    }
+
     let documented: BTreeSet<&str> = shapes.0.keys().map(String::as_str).collect();
     let checked: BTreeSet<&str> = checked.iter().map(String::as_str).collect();
     assert_eq!(documented, checked, "a shape is documented and was not seen");
+}
+
+/// What `--events` wrote of a run.
+fn events(world: &World, words: &str) -> Vec<Value> {
+    let file = world.path("events");
+    let _ = std::fs::remove_file(&file);
+    let words = words.split(' ').flat_map(|word| match word {
+        "run" => vec!["run".to_owned(), "--events".to_owned(), file.display().to_string()],
+        word => vec![word.to_owned()],
+    });
+    world.command(words).output().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.lines().count() >= 2, "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]

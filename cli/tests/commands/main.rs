@@ -9,6 +9,7 @@ mod leases;
 mod looks;
 mod operator;
 mod output;
+mod run;
 mod stores;
 mod support;
 mod terminal;

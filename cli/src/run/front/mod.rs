@@ -1,6 +1,7 @@
 //! The front: the process that was started. Signals, the terminal, messages, the exit code, and a second watch on the
 //! deadline.
 
+mod events;
 mod ground;
 mod takeover;
 mod voice;
@@ -18,6 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use self::events::Events;
 use self::ground::{AfterStop, Ground};
 use self::voice::Voice;
 use super::args::RunArgs;
@@ -48,7 +50,13 @@ const VOICE_LIMIT: Duration = Duration::from_millis(200);
 /// # Errors
 ///
 /// Where the system gives no socket, no memory or no second process.
-pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, inherited: Vec<RawFd>) -> io::Result<u8> {
+pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, mut inherited: Vec<RawFd>) -> io::Result<u8> {
+    let open = |target: &OsString| Events::open(target, &run.resource, &mut inherited);
+    // Before anything is taken, and before the second process: it and the command do not get the descriptor.
+    let events = match run.events.as_ref().map(open).transpose() {
+        Ok(events) => events,
+        Err(failure) => return Ok(failure.report()),
+    };
     let found = Inherited::note();
     let ground = Ground::survey();
     // Before there is anything that could be orphaned.
@@ -81,6 +89,8 @@ pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, inherited: Vec<RawFd>) -> 
         warden_gone: false,
         inherited,
         voice: Voice::default(),
+        events,
+        resource: run.resource.clone(),
         taken: Vec::new(),
         give_up_at: None,
     };
@@ -119,6 +129,8 @@ struct Front {
     warden_gone: bool,
     inherited: Vec<RawFd>,
     voice: Voice,
+    events: Option<Events>,
+    resource: String,
     /// Signals that were passed on.
     taken: Vec<Signal>,
     /// A wait was interrupted; the warden is not waited for beyond this.
@@ -208,8 +220,13 @@ impl Front {
 
     fn listen(&mut self) {
         let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = self.socket.read(&mut buffer) {
-            self.inbox.push(buffer.get(..read).unwrap_or_default());
+        loop {
+            match self.socket.read(&mut buffer) {
+                Ok(read @ 1..) => self.inbox.push(buffer.get(..read).unwrap_or_default()),
+                // The warden left without reading an order; what it had written comes after this word.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+                _ => break,
+            }
         }
         while let Some(note) = self.inbox.note() {
             self.noted(note);
@@ -234,6 +251,16 @@ impl Front {
             Note::Continued => {}
             Note::Ended(how) => self.ground.command_ended(how),
             Note::Say(text) => self.voice.say(&text),
+            Note::Event(line) => {
+                if let Some(events) = &mut self.events {
+                    events.write(line);
+                }
+            }
+            Note::Dropped(count) => {
+                if let Some(events) = &mut self.events {
+                    events.count(count.unsigned_abs().into());
+                }
+            }
         }
     }
 
@@ -278,6 +305,9 @@ impl Front {
     }
 
     fn end(&mut self, code: u8) -> u8 {
+        if let Some(events) = self.events.take() {
+            events.finish(VOICE_LIMIT);
+        }
         self.voice.finish(VOICE_LIMIT);
         code
     }

@@ -8,6 +8,7 @@ use nix::poll::{PollTimeout, poll};
 use super::Front;
 use crate::exit::Exit;
 use crate::run::course::Scope;
+use crate::run::events::Event;
 use crate::run::tree::Tree;
 use crate::sys::clock;
 use crate::sys::process::{self, Waited};
@@ -33,8 +34,15 @@ impl Front {
         self.kill_all(&mut tree);
         self.ground.all_ended(true);
         if started {
-            let why =
-                if self.warden_gone { "its warden was killed" } else { "its warden did not act in time" };
+            let (why, reason) = if self.warden_gone {
+                ("its warden was killed", "warden_killed")
+            } else {
+                ("its warden did not act in time", "warden_late")
+            };
+            let line = Event::last("lost", &self.resource, None, Some(reason)).line();
+            if let (Some(events), Some(line)) = (&mut self.events, line) {
+                events.write(line);
+            }
             self.voice.say(&format!("the lease is lost ({why}): the command was ended"));
             self.end(Exit::Lost.code())
         } else {

@@ -44,7 +44,12 @@ pub(crate) fn ending(args: &RunArgs, ended: Option<Ended>) -> Ending {
 }
 
 /// The command, with what it may want to know of its lease.
-pub(crate) fn build(args: &RunArgs, requests: &Requests, token: FencingToken) -> Command {
+pub(crate) fn build(
+    args: &RunArgs,
+    requests: &Requests,
+    token: FencingToken,
+    store: Option<&str>,
+) -> Command {
     let mut words = args.command.iter();
     // The command line has at least one word; an empty name is not found.
     let mut command = Command::new(words.next().map_or_else(Default::default, Clone::clone));
@@ -56,7 +61,7 @@ pub(crate) fn build(args: &RunArgs, requests: &Requests, token: FencingToken) ->
     if let Some(epoch) = requests.epoch() {
         command.env("LEASE_EPOCH", epoch.to_string());
     }
-    if let Some(store) = &args.store {
+    if let Some(store) = store {
         command.env("LEASE_STORE", store);
     }
     command

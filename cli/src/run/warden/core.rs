@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use lease_machines::{Command, Event, FencingToken, Keeper, KeeperOptions, Loss, Outcome, StopReason};
+use lease_machines::{
+    Command, Event, FencingToken, Holder, Keeper, KeeperOptions, Loss, NotHeld, Outcome, StopReason, Wait,
+};
+
+use super::patience::Patience;
 
 use crate::run::course::{Course, Left, Leftover, Scope, Step, Why};
 use crate::run::times::Times;
@@ -48,6 +52,7 @@ enum Mark {
 /// anything, and nothing that hangs at a store delays them.
 pub(crate) struct Core {
     keeper: Keeper,
+    patience: Patience,
     times: Times,
     leftover: Leftover,
     /// Granted, but the front is stopped: a command that starts now would do so behind the user's back.
@@ -57,6 +62,7 @@ pub(crate) struct Core {
     course: Option<Course>,
     work_over: bool,
     loss: Option<Loss>,
+    held_out: bool,
 }
 
 impl Core {
@@ -70,6 +76,7 @@ impl Core {
     ) -> Self {
         Self {
             keeper: Keeper::new(options.with_stop_lead(times.stop_lead()), seed, now),
+            patience: Patience::new(Wait::Forever),
             times,
             leftover,
             to_start: None,
@@ -78,7 +85,14 @@ impl Core {
             course: None,
             work_over: false,
             loss: None,
+            held_out: false,
         }
+    }
+
+    /// The same, with an end to asking; the keeper's own is [`Patience::of_keeper`].
+    pub(crate) fn with_wait(mut self, wait: Wait) -> Self {
+        self.patience = Patience::new(wait);
+        self
     }
 
     /// The same, with a mark to be raised between the grant and the start.
@@ -94,7 +108,19 @@ impl Core {
 
     /// Takes in what a store answered.
     pub(crate) fn heard(&mut self, event: Event, now: Duration) {
+        // First: what is granted after the end of the wait is given back.
+        self.lose_patience(now);
         self.keeper.handle(event, now);
+        if self.asks() {
+            self.patience.heard(event, now);
+            self.lose_patience(now);
+        }
+    }
+
+    /// The holder in the way ends only after us.
+    pub(crate) fn held_around_us(&mut self, now: Duration) {
+        self.patience.end();
+        self.lose_patience(now);
     }
 
     /// Whether the command may be started.
@@ -140,6 +166,11 @@ impl Core {
         self.loss
     }
 
+    /// Whether the time it may be held was over before the command was started.
+    pub(crate) fn held_out(&self) -> bool {
+        self.held_out
+    }
+
     /// Whether the work is over, and only the lease remains to be given back.
     pub(crate) fn is_work_over(&self) -> bool {
         self.work_over
@@ -148,6 +179,11 @@ impl Core {
     /// The deadline of the lease, while it is not known to be lost.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.keeper.stop_deadline()
+    }
+
+    /// The token of the lease, once there is one.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.keeper.holder().map(Holder::token)
     }
 
     /// What to do at `now`, with `left` of the command still there. To be called until it says to wait.
@@ -165,11 +201,15 @@ impl Core {
                     Step::Finished => self.finish_work(now),
                 }
             }
+            self.lose_patience(now);
+            if self.asks() {
+                wake = wake.min(self.patience.until());
+            }
             match self.keeper.poll(now) {
                 Some(Command::StartWork { token }) => self.to_start = Some(token),
                 Some(Command::StopWork { reason }) => self.stop_work(reason, now),
                 Some(Command::Warn) => return Action::Warn,
-                Some(Command::AwaitVacancy { until }) => return Action::AwaitVacancy(until),
+                Some(Command::AwaitVacancy { until }) => return Action::AwaitVacancy(until.min(wake)),
                 Some(Command::WaitUntil(until)) => {
                     return match (self.to_start.filter(|_| !self.paused), self.mark) {
                         (Some(token), Mark::Due) => {
@@ -184,9 +224,29 @@ impl Core {
                     };
                 }
                 Some(request) => return Action::Request(request),
-                // A finished keeper has an outcome.
-                None => return Action::Done(self.keeper.outcome().unwrap_or(Outcome::Unconfirmed)),
+                None => return Action::Done(self.outcome(now)),
             }
+        }
+    }
+
+    /// Whether the lease is still asked for.
+    fn asks(&self) -> bool {
+        self.keeper.holder().is_none() && self.keeper.outcome().is_none()
+    }
+
+    fn lose_patience(&mut self, now: Duration) {
+        if self.asks() && self.patience.over(now).is_some() {
+            self.keeper.handle(Event::StopRequested, now);
+        }
+    }
+
+    fn outcome(&mut self, now: Duration) -> Outcome {
+        match self.keeper.outcome() {
+            Some(Outcome::NotHeld(NotHeld::Stopped)) => {
+                Outcome::NotHeld(self.patience.over(now).unwrap_or(NotHeld::Stopped))
+            }
+            // A finished keeper has an outcome.
+            outcome => outcome.unwrap_or(Outcome::Unconfirmed),
         }
     }
 
@@ -204,7 +264,10 @@ impl Core {
                 now,
             ),
             // Nothing was started.
-            None => self.finish_work(now),
+            None => {
+                self.held_out = reason == StopReason::MaxHold;
+                self.finish_work(now);
+            }
         }
     }
 
@@ -393,6 +456,75 @@ mod tests {
         core.could_not_start(ms(5));
         let actions = all(&mut core, Left::Nothing, ms(5));
         assert!(matches!(actions[0], Action::Request(Command::Release { .. })), "{actions:?}");
+    }
+
+    const OTHER: Event = Event::Rejected { attempt: 1, reason: Rejection::Occupied, remaining: ms(60_000) };
+
+    /// A wait that is shorter than the way to the store and back.
+    fn waiting() -> Core {
+        let wait = Wait::Until(ms(1));
+        let cadence = Cadence::new(TTL, TTL / 3, TTL / 3).unwrap();
+        let options = KeeperOptions::new(cadence).with_wait(Patience::of_keeper(wait, TTL, ms(0)));
+        let mut core =
+            Core::new(options, Times::new(TTL, ms(2_000)), Leftover::Wait, 1, ms(0)).with_wait(wait);
+        assert!(matches!(
+            core.next(Left::Nothing, ms(0)),
+            Action::Request(Command::Acquire { attempt: 1, .. })
+        ));
+        core
+    }
+
+    #[test]
+    fn a_short_wait_does_not_cut_the_first_answer_short() {
+        let mut core = waiting();
+        assert!(matches!(core.next(Left::Nothing, ms(40)), Action::WaitUntil(_)));
+        core.heard(Event::Granted { attempt: 1, token: token(), ttl: TTL, sent: ms(0) }, ms(50));
+        assert_eq!(core.next(Left::Nothing, ms(50)), Action::Start(token()));
+        let mut core = waiting();
+        core.heard(OTHER, ms(50));
+        assert_eq!(core.next(Left::Nothing, ms(50)), Action::Done(Outcome::NotHeld(NotHeld::Occupied)));
+    }
+
+    #[test]
+    fn what_is_granted_after_the_wait_for_another_is_given_back() {
+        let wait = Wait::Until(ms(300));
+        let cadence = Cadence::new(TTL, TTL / 3, TTL / 3).unwrap();
+        let options = KeeperOptions::new(cadence).with_wait(Patience::of_keeper(wait, TTL, ms(0)));
+        let mut core =
+            Core::new(options, Times::new(TTL, ms(2_000)), Leftover::Wait, 1, ms(0)).with_wait(wait);
+        let _ = core.next(Left::Nothing, ms(0));
+        core.heard(OTHER, ms(1));
+        assert_eq!(core.next(Left::Nothing, ms(1)), Action::AwaitVacancy(ms(300)));
+        core.heard(Event::Woken, ms(100));
+        let Action::Request(Command::Acquire { attempt, .. }) = core.next(Left::Nothing, ms(100)) else {
+            unreachable!()
+        };
+        assert_eq!(core.next(Left::Nothing, ms(101)), Action::WaitUntil(ms(300)));
+        core.heard(Event::Granted { attempt, token: token(), ttl: TTL, sent: ms(100) }, ms(300));
+        let actions = all(&mut core, Left::Nothing, ms(300));
+        assert!(!actions.iter().any(|action| matches!(action, Action::Start(_))), "{actions:?}");
+        assert!(
+            actions.iter().any(|action| matches!(action, Action::Request(Command::Withdraw { .. }))),
+            "{actions:?}"
+        );
+    }
+
+    #[test]
+    fn who_does_not_wait_takes_not_done_for_an_answer_after_a_second() {
+        let mut core = core().with_wait(Wait::No);
+        let mut now = ms(0);
+        let outcome = loop {
+            match core.next(Left::Nothing, now) {
+                Action::Request(Command::Acquire { attempt, .. }) => {
+                    core.heard(Event::NotDone { attempt }, now)
+                }
+                Action::WaitUntil(until) => now = until,
+                Action::Done(outcome) => break outcome,
+                other => unreachable!("{other:?}"),
+            }
+        };
+        assert_eq!(outcome, Outcome::NotHeld(NotHeld::Unreachable));
+        assert!(now >= ms(1_000) && now < ms(5_000), "{now:?}");
     }
 
     #[test]

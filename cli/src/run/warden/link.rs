@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream as StdStream;
 
 use tokio::net::UnixStream;
 
+use crate::run::events::Event;
 use crate::run::wire::{Inbox, Note, Order};
 
 /// A front that was stopped reads nothing. What would be said to it beyond this is dropped, and nothing waits for it.
@@ -18,14 +19,18 @@ pub(crate) struct Link {
     inbox: Inbox,
     outbox: Vec<u8>,
     closed: bool,
+    /// Somebody wants the events.
+    events: bool,
+    dropped: i32,
 }
 
 impl Link {
     /// Within the runtime.
-    pub(crate) fn new(stream: StdStream, inbox: Inbox) -> io::Result<Self> {
+    pub(crate) fn new(stream: StdStream, inbox: Inbox, events: bool) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let direct = stream.try_clone()?;
-        Ok(Self { stream: UnixStream::from_std(stream)?, direct, inbox, outbox: Vec::new(), closed: false })
+        let stream = UnixStream::from_std(stream)?;
+        Ok(Self { stream, direct, inbox, outbox: Vec::new(), closed: false, events, dropped: 0 })
     }
 
     /// Says something to the front, now or as soon as it reads.
@@ -35,6 +40,25 @@ impl Link {
             let direct = &self.direct;
             drain(&mut self.outbox, |bytes| (&*direct).write(bytes));
         }
+    }
+
+    /// Sends a line for whoever reads the events. A front that is stopped reads nothing: events then leave the room to
+    /// what the front has to act upon, and are counted instead.
+    pub(crate) fn tell_event(&mut self, event: &Event) {
+        if !self.events {
+            return;
+        }
+        let direct = &self.direct;
+        drain(&mut self.outbox, |bytes| (&*direct).write(bytes));
+        let Some(line) = event.line().filter(|_| self.outbox.is_empty()) else {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        };
+        if self.dropped > 0 {
+            let dropped = std::mem::take(&mut self.dropped);
+            self.tell(&Note::Dropped(dropped));
+        }
+        self.tell(&Note::Event(line));
     }
 
     /// The next order; `None` once the front is gone. Dropping this future loses none.

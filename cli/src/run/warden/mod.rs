@@ -7,6 +7,7 @@
 mod command;
 mod core;
 mod link;
+mod patience;
 mod report;
 mod requests;
 
@@ -18,20 +19,23 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, KeeperOptions, Outcome};
-use lease_machines_store::{GuardError, open_marks};
+use lease_machines_store::{GuardError, Store, open_marks};
 use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use self::core::{Action, Core};
 use self::link::Link;
+use self::patience::Patience;
 use self::report::Report;
 use self::requests::{Heard, News, Requests};
 use super::args::{RunArgs, Wait};
 use super::course::{Left, Why};
+use super::events::Event;
 use super::page::{Page, Verdict};
 use super::tree::{Reached, Tree};
 use super::wire::{Inbox, Note, Order, Plan};
+use crate::duration;
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::store_url::ChosenStore;
@@ -102,11 +106,11 @@ fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8
     let args = super::parse(&plan.args).map_err(|error| io::Error::other(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        let mut link = Link::new(socket, inbox)?;
+        let mut link = Link::new(socket, inbox, args.events.is_some())?;
         let verdict = match prepare(&args, &mut link) {
-            Ok((requests, options)) => {
+            Ok(prepared) => {
                 let given = Given { plan, page, adopts, inherited, slice };
-                let mut warden = Warden::new(args, given, link, requests, options)?;
+                let mut warden = Warden::new(args, given, link, prepared)?;
                 let verdict = warden.run().await?;
                 warden.leave(verdict)
             }
@@ -136,7 +140,16 @@ fn read_plan(socket: &mut UnixStream, inbox: &mut Inbox) -> io::Result<Plan> {
     }
 }
 
-fn prepare(args: &RunArgs, link: &mut Link) -> Result<(Requests, KeeperOptions), Failure> {
+/// What a run needs before it asks for anything.
+struct Prepared {
+    requests: Requests,
+    options: KeeperOptions,
+    wait: lease_machines::Wait,
+    /// For the command's `$LEASE_STORE`.
+    store: Option<String>,
+}
+
+fn prepare(args: &RunArgs, link: &mut Link) -> Result<Prepared, Failure> {
     let cadence = args.cadence().map_err(|message| Failure::new(Exit::Usage, message))?;
     let claim = command::claim(args, cadence.ttl())?;
     let chosen = ChosenStore::resolve(args.store.as_deref())?;
@@ -144,16 +157,45 @@ fn prepare(args: &RunArgs, link: &mut Link) -> Result<(Requests, KeeperOptions),
         link.tell(&Note::Say(notice));
     }
     let store = chosen.open()?;
+    fits(args, store.as_ref())?;
     // Before anything is waited for: a fence that cannot be reached is a mistake that is better told now.
     let marks = args.fence.as_deref().map(open_marks).transpose();
     let marks = marks.map_err(|error| Failure::of_look(&error))?;
+    let now = clock::now();
     let wait = match args.wait {
         _ if args.no_wait || args.skip_if_held => lease_machines::Wait::No,
-        Wait::For(limit) => lease_machines::Wait::Until(clock::now().saturating_add(limit)),
+        Wait::For(Duration::ZERO) => lease_machines::Wait::No,
+        Wait::For(limit) => lease_machines::Wait::Until(now.saturating_add(limit)),
         Wait::Forever => lease_machines::Wait::Forever,
     };
-    let options = KeeperOptions::new(cadence).with_wait(wait).with_max_hold(args.max_hold);
-    Ok((Requests::new(store, claim).with_marks(marks), options))
+    let first_term = cadence.ttl().min(KeeperOptions::FIRST_TERM);
+    let options = KeeperOptions::new(cadence)
+        .with_wait(Patience::of_keeper(wait, first_term, now))
+        .with_max_hold(args.max_hold);
+    let requests = Requests::new(store, claim).with_marks(marks);
+    let folder = std::env::current_dir().unwrap_or_default();
+    Ok(Prepared { requests, options, wait, store: chosen.for_command(&folder) })
+}
+
+/// Whether the store can do what is asked for. What it would refuse later, at the first renewal or at the release, is
+/// refused before the command starts.
+fn fits(args: &RunArgs, store: &dyn Store) -> Result<(), Failure> {
+    let capabilities = store.capabilities();
+    if !capabilities.durable {
+        let message = "the store is in the memory of this run alone, so it keeps nobody out; expected one that others \
+                       can open, such as sqlite:/var/lib/jobs/leases.db";
+        return Err(Failure::new(Exit::Configuration, message));
+    }
+    for (option, found, does) in
+        [("--ttl", args.ttl, "grants"), ("--at-least", args.at_least, "holds back for")]
+    {
+        if found > capabilities.max_ttl {
+            let (found, most) = (duration::show(found), duration::show(capabilities.max_ttl));
+            let message = format!("{option} is {found}; this store {does} at most {most} (its max_ttl)");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    }
+    Ok(())
 }
 
 /// What the warden was given, or found at its start.
@@ -172,6 +214,8 @@ struct Warden {
     link: Link,
     core: Core,
     requests: Requests,
+    /// For the command's `$LEASE_STORE`.
+    store: Option<String>,
     tree: Tree,
     report: Report,
     terminal: Option<Terminal>,
@@ -206,11 +250,11 @@ impl Warden {
         args: RunArgs,
         given: Given,
         link: Link,
-        requests: Requests,
-        options: KeeperOptions,
+        Prepared { requests, options, wait, store }: Prepared,
     ) -> io::Result<Self> {
         let Given { plan, page, adopts, inherited, slice } = given;
         let core = Core::new(options, args.times(), args.leftover, requests.owner().value(), clock::now());
+        let core = core.with_wait(wait);
         let core = if requests.has_marks() { core.with_fence() } else { core };
         Ok(Self {
             report: Report::new(&args)?,
@@ -219,6 +263,7 @@ impl Warden {
             link,
             core,
             requests,
+            store,
             tree: Tree::new(),
             terminal: Terminal::controlling(),
             slice,
@@ -246,10 +291,12 @@ impl Warden {
                 Action::Term(scope) => {
                     let until = self.core.course().and_then(|course| course.kill_at()).unwrap_or(now);
                     let reached = self.tree.terminate(scope, until);
+                    self.report.stopped("stopping", &self.core, &self.args, &mut self.link);
                     self.reached(reached);
                 }
                 Action::Kill(scope) => {
                     let reached = self.tree.kill(scope);
+                    self.report.stopped("killed", &self.core, &self.args, &mut self.link);
                     self.reached(reached);
                 }
                 Action::Advance(token) => self.requests.advance(token),
@@ -258,7 +305,7 @@ impl Warden {
                     self.requests.set_ending(command::ending(&self.args, self.core.command_ended()));
                     self.requests.send(request, now);
                 }
-                Action::Warn => self.report.at_risk(&self.core, &self.args, &mut self.link),
+                Action::Warn => self.report.at_risk(&self.core, &self.args, now, &mut self.link),
                 Action::AwaitVacancy(until) => {
                     self.requests.await_vacancy(until, now);
                     self.wait(until).await?;
@@ -302,7 +349,12 @@ impl Warden {
                 if let Some(News::Marked(result)) = &heard.news {
                     self.marked(result, now);
                 }
-                self.core.heard(heard.event, now);
+                let event = heard.event;
+                self.core.heard(event, now);
+                self.report.lease(event, &self.core, &self.args, now, &mut self.link);
+                if self.report.held_around_us() {
+                    self.core.held_around_us(now);
+                }
             }
             Happened::Order(None) => {
                 self.front_gone = true;
@@ -355,15 +407,16 @@ impl Warden {
     fn start(&mut self, token: FencingToken) -> io::Result<()> {
         // Before the fork: should it hang, the front sees the deadline pass.
         self.page.set_deadline(self.core.deadline());
-        let mut command = command::build(&self.args, &self.requests, token);
+        let mut command = command::build(&self.args, &self.requests, token, self.store.as_deref());
         match command::spawn(&mut command, &self.plan, self.terminal.as_ref(), self.slice) {
             Ok(pid) => {
                 self.command = Some(pid);
                 self.page.set_command(Some(pid));
                 self.tree.plant(pid);
                 self.core.started();
-                self.report.started(token, pid, &mut self.link);
+                self.report.started(token, pid, &self.args, &mut self.link);
                 self.link.tell(&Note::Started(pid.as_raw()));
+                self.link.tell_event(&Event::started(&self.args.resource, token, pid.as_raw()));
                 fds::let_go_of_pipes()?;
                 fds::let_go_of_errors()?;
                 fds::close(self.inherited.drain(..));
@@ -408,6 +461,7 @@ impl Warden {
                     }
                 }
                 self.link.tell(&Note::Ended(how));
+                self.link.tell_event(&Event::ended(&self.args.resource, self.core.token(), how));
             }
             Change::Stopped(signo) => self.link.tell(&Note::Stopped(signo)),
             Change::Continued => self.link.tell(&Note::Continued),
@@ -472,6 +526,10 @@ impl Warden {
     }
 
     fn verdict(&mut self, outcome: Outcome) -> Verdict {
+        if let Some(exit) = self.could_not_start {
+            let token = self.core.token();
+            self.link.tell_event(&Event::not_started(&self.args.resource, token, exit.code()));
+        }
         self.report.outcome(outcome, &self.core, &self.args, &mut self.link);
         match outcome {
             Outcome::Lost(_) => Verdict::Lost,
@@ -482,7 +540,7 @@ impl Warden {
             Outcome::Stood | Outcome::Unconfirmed => {
                 if let Some(exit) = self.could_not_start {
                     Verdict::Own(exit.code())
-                } else if self.core.why() == Some(Why::MaxHold) {
+                } else if self.core.why() == Some(Why::MaxHold) || self.core.held_out() {
                     Verdict::Own(Exit::MaxHold.code())
                 } else if let Some(how) = self.core.command_ended() {
                     Verdict::Ended(how)

@@ -1,9 +1,10 @@
 //! What people and machines are told of a run.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
 
-use lease_machines::{FencingToken, Loss, NotHeld, Outcome, Rejection};
+use lease_machines::{Event, FencingToken, Loss, NotHeld, Outcome, Rejection};
 use lease_machines_store::{End, ErrorKind, Occupant};
 use nix::unistd::Pid;
 
@@ -12,16 +13,30 @@ use super::link::Link;
 use super::requests::{Heard, News};
 use crate::duration;
 use crate::exit::{self, Exit};
-use crate::run::args::RunArgs;
+use crate::output::people;
+use crate::run::args::{RunArgs, Wait};
 use crate::run::course::Why;
+use crate::run::events;
 use crate::run::tree::Tree;
 use crate::run::wire::Note;
+
+/// Renewals are many, and all alike: an event for the first, and then one in so long.
+const RENEWED_APART: Duration = Duration::from_secs(60);
 
 /// Says each thing once, and remembers what the exit code will depend on.
 pub(crate) struct Report {
     quiet: bool,
     verbose: bool,
     holder: Option<Occupant>,
+    /// The lease that this run itself runs under: resource, owner and token.
+    around: Option<(String, u64, u64)>,
+    nested: bool,
+    released_by_another: bool,
+    granted: bool,
+    /// When the last event on the lease's time was written.
+    told_at: Option<Duration>,
+    told_renewal: bool,
+    told_stop: Option<(&'static str, Option<Why>)>,
     done: Option<End>,
     error: Option<(ErrorKind, String)>,
     said_error: bool,
@@ -36,6 +51,13 @@ impl Report {
             quiet: args.quiet,
             verbose: args.verbose,
             holder: None,
+            around: around(|name| std::env::var(name).ok()),
+            nested: false,
+            released_by_another: false,
+            granted: false,
+            told_at: None,
+            told_renewal: false,
+            told_stop: None,
             done: None,
             error: None,
             said_error: false,
@@ -51,41 +73,99 @@ impl Report {
             Some(News::Held(occupant)) => self.held(occupant, args, link),
             Some(News::Done(end)) => self.done = Some(end.clone()),
             Some(News::Failed(error)) => {
-                if !self.said_error && !releasing && error.kind() != ErrorKind::Busy {
-                    self.said_error = true;
+                // Others in the way for a moment are no news, except to whoever waits for a first decision.
+                let busy = error.kind() == ErrorKind::Busy && (self.granted || !waits(args));
+                if !self.said_error && !releasing && !busy {
+                    self.said_error = !self.quiet;
                     self.say(link, format!("{}: the store did not decide: {error}", args.resource));
                 }
                 self.error = Some((error.kind(), error.to_string()));
             }
             Some(News::Marked(_)) => {}
-            Some(News::Granted(_)) | None => self.error = None,
+            Some(News::AlreadyReleased) => self.released_by_another = true,
+            Some(News::Granted(_)) => {
+                self.granted = true;
+                self.error = None;
+            }
+            None => self.error = None,
         }
     }
 
     fn held(&mut self, occupant: &Occupant, args: &RunArgs, link: &mut Link) {
         let news = self.holder.as_ref().is_none_or(|holder| holder.token != occupant.token);
         self.holder = Some(occupant.clone());
-        if news && !args.no_wait && !args.skip_if_held {
+        let this = (args.resource.as_str(), occupant.owner.value(), occupant.token.value());
+        self.nested = !occupant.retained
+            && self
+                .around
+                .as_ref()
+                .is_some_and(|(resource, owner, token)| this == (resource, *owner, *token));
+        if news && waits(args) && !self.nested {
+            link.tell_event(&events::Event::waiting(&args.resource, occupant));
             let (who, remaining) = (who(occupant), duration::show(occupant.remaining));
-            self.say(
-                link,
-                format!(
-                    "{}: waiting for {who}, whose lease ends in {remaining} unless renewed",
-                    args.resource
-                ),
-            );
+            let what = if occupant.retained {
+                format!("waiting: it {}", people::held(occupant))
+            } else {
+                format!("waiting for {who}, whose lease ends in {remaining} unless renewed")
+            };
+            self.say(link, format!("{}: {what}", args.resource));
+        }
+    }
+
+    /// Whether the holder in the way is the very run that this one is part of: it ends only after us.
+    pub(crate) fn held_around_us(&self) -> bool {
+        self.nested
+    }
+
+    /// What an answer came to.
+    pub(crate) fn lease(
+        &mut self,
+        event: Event,
+        core: &Core,
+        args: &RunArgs,
+        now: Duration,
+        link: &mut Link,
+    ) {
+        let (Some(token), Some(deadline)) = (core.token(), core.deadline()) else { return };
+        let word = match event {
+            Event::Granted { .. } if self.told_at.is_none() => "granted",
+            Event::Renewed { .. }
+                if self.told_at.is_none_or(|at| now.saturating_sub(at) >= RENEWED_APART)
+                    || !self.told_renewal =>
+            {
+                self.told_renewal = true;
+                "renewed"
+            }
+            _ => return,
+        };
+        self.told_at = Some(now);
+        let remaining = deadline.saturating_sub(now);
+        link.tell_event(&events::Event::of_lease(word, &args.resource, token, remaining));
+    }
+
+    /// TERM or KILL was sent: an event each time the reason is another.
+    pub(crate) fn stopped(&mut self, word: &'static str, core: &Core, args: &RunArgs, link: &mut Link) {
+        let what = (word, core.why());
+        if self.told_stop != Some(what) {
+            self.told_stop = Some(what);
+            link.tell_event(&events::Event::ending(word, &args.resource, core.token(), core.why()));
         }
     }
 
     /// The command runs.
-    pub(crate) fn started(&mut self, token: FencingToken, pid: Pid, link: &mut Link) {
+    pub(crate) fn started(&mut self, token: FencingToken, pid: Pid, args: &RunArgs, link: &mut Link) {
         if self.verbose {
-            self.say(link, format!("held under token {}; started process {pid}", token.value()));
+            let resource = &args.resource;
+            self.say(link, format!("{resource}: held under token {}; started process {pid}", token.value()));
         }
     }
 
     /// The warning deadline has passed.
-    pub(crate) fn at_risk(&mut self, core: &Core, args: &RunArgs, link: &mut Link) {
+    pub(crate) fn at_risk(&mut self, core: &Core, args: &RunArgs, now: Duration, link: &mut Link) {
+        if let (Some(token), Some(deadline)) = (core.token(), core.deadline()) {
+            let remaining = deadline.saturating_sub(now);
+            link.tell_event(&events::Event::of_lease("at_risk", &args.resource, token, remaining));
+        }
         if core.command_ended().is_none() && core.why().is_none() {
             self.say(link, format!("{}: the lease could not be renewed yet, and is at risk", args.resource));
         }
@@ -147,9 +227,21 @@ impl Report {
     /// It is over.
     pub(crate) fn outcome(&mut self, outcome: Outcome, core: &Core, args: &RunArgs, link: &mut Link) {
         let resource = &args.resource;
+        let (word, reason) = match outcome {
+            Outcome::Stood => ("released", None),
+            Outcome::Unconfirmed => ("unconfirmed", None),
+            Outcome::Lost(_) if self.released_by_another => ("lost", Some("released_by_another")),
+            Outcome::Lost(loss) => ("lost", Some(events::lost(loss))),
+            Outcome::NotHeld(why) => ("not_held", Some(events::not_held(why))),
+        };
+        link.tell_event(&events::Event::last(word, resource, core.token(), reason));
         match outcome {
             Outcome::Lost(loss) if core.loss().is_none() => {
-                let how = lost(loss);
+                let how = if self.released_by_another {
+                    "it had been released already, and not by this run: by the command, or by hand"
+                } else {
+                    lost(loss)
+                };
                 let started = core.command_ended().is_some();
                 let when =
                     if started { "when it was to be released" } else { "before the command was started" };
@@ -162,6 +254,11 @@ impl Report {
                 );
             }
             Outcome::NotHeld(why) => self.say_not_held(why, args, link),
+            Outcome::Stood if core.held_out() => {
+                let text =
+                    "held for as long as --max-hold allows before the command was started: it was not run";
+                self.always(link, format!("{resource}: {text}"));
+            }
             Outcome::Lost(_) | Outcome::Stood => {}
         }
     }
@@ -188,10 +285,23 @@ impl Report {
             NotHeld::Occupied => {
                 let Some(holder) = self.holder.take() else { return };
                 let (who, held) = (who(&holder), duration::show(holder.held_for));
-                let text = format!("{resource}: held by {who} for {held}");
-                let too_long = args.max_hold.is_some_and(|max_hold| holder.held_for > max_hold);
+                let text = if self.nested {
+                    let token = holder.token.value();
+                    format!(
+                        "{resource}: this command already runs under the lease (token {token}), and would wait for itself"
+                    )
+                } else if holder.retained {
+                    format!("{resource}: it {}", people::held(&holder))
+                } else {
+                    format!("{resource}: held by {who} for {held}")
+                };
+                // What only --at-least holds back does not hang.
+                let too_long =
+                    !holder.retained && args.max_hold.is_some_and(|max_hold| holder.held_for > max_hold);
                 match args.skip_if_held {
                     true if too_long => self.always(link, format!("{text}, which is longer than --max-hold")),
+                    // A scheduler sends a mail for every word.
+                    true if !io::stderr().is_terminal() => {}
                     true => self.say(link, text),
                     false => self.always(link, text),
                 }
@@ -226,6 +336,16 @@ impl Report {
     }
 }
 
+fn waits(args: &RunArgs) -> bool {
+    !args.no_wait && !args.skip_if_held && args.wait != Wait::For(Duration::ZERO)
+}
+
+/// The lease that `lease run` around this one has told its command of.
+fn around(variable: impl Fn(&str) -> Option<String>) -> Option<(String, u64, u64)> {
+    let number = |name| variable(name)?.parse().ok();
+    Some((variable("LEASE_RESOURCE")?, number("LEASE_OWNER")?, number("LEASE_TOKEN")?))
+}
+
 fn who(occupant: &Occupant) -> String {
     let token = occupant.token.value();
     match occupant.label.as_deref() {
@@ -239,7 +359,7 @@ const fn lost(loss: Loss) -> &'static str {
         Loss::Expired => "it ran out",
         Loss::Unreachable => "the store did not answer in time",
         Loss::Taken => "another holds it",
-        Loss::Vacated => "it was revoked",
+        Loss::Vacated => "it was revoked, or released by another",
         Loss::NewEpoch => "the store has begun a new epoch",
         Loss::Fenced => "the resource refused its token",
         _ => "it is gone",

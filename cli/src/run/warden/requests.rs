@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_machines::{Command, Event, FencingToken, OwnerId};
+use lease_machines::{Command, Event, FencingToken, OwnerId, Rejection};
 use lease_machines_store::{
     Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Rejected, Released,
     Renewed, ResourceName, Store, StoreError, Undecided,
@@ -31,6 +31,8 @@ pub(crate) enum News {
     Done(End),
     /// The call brought no decision.
     Failed(StoreError),
+    /// The lease had been released before.
+    AlreadyReleased,
     /// The fence has raised its mark, or refused to.
     Marked(Result<(), GuardError>),
 }
@@ -47,6 +49,15 @@ pub(crate) struct Requests {
     stray: Option<Reply>,
     marks: Option<Arc<dyn Marks>>,
     marking: Option<Reply>,
+    release: Release,
+}
+
+/// Whether an earlier release of ours may have been carried out without our hearing of it.
+#[derive(Clone, Copy, Default)]
+struct Release {
+    maybe_done: bool,
+    /// The same, before the one in flight.
+    before: bool,
 }
 
 impl Requests {
@@ -61,6 +72,7 @@ impl Requests {
             stray: None,
             marks: None,
             marking: None,
+            release: Release::default(),
         }
     }
 
@@ -127,8 +139,11 @@ impl Requests {
             }
             Command::Release { attempt, token, .. } => {
                 let (lease, ending) = (self.lease(token), self.ending.clone());
-                self.in_flight =
-                    Some(Box::pin(async move { released(attempt, store.release(lease, ending).await) }));
+                let echo = self.release.maybe_done;
+                self.release = Release { maybe_done: true, before: echo };
+                self.in_flight = Some(Box::pin(async move {
+                    ours(echo, attempt, released(attempt, store.release(lease, ending).await))
+                }));
             }
             Command::Withdraw { attempt, .. } => {
                 let (resource, owner) = (self.resource(), self.claim.owner);
@@ -186,6 +201,9 @@ impl Requests {
                 }
             } => { *vacancy = None; heard }
         };
+        if let Event::NotDone { .. } = heard.event {
+            self.release.maybe_done = self.release.before;
+        }
         if let Some(News::Granted(epoch)) = heard.news {
             self.claim.epoch = Some(epoch);
             self.vacancy = None;
@@ -243,12 +261,28 @@ fn renewed(attempt: u64, sent: Duration, answer: Result<Renewed, StoreError>) ->
 
 fn released(attempt: u64, answer: Result<Released, StoreError>) -> Heard {
     match answer {
-        Ok(Released::Released | Released::Retained(_) | Released::AlreadyReleased) => {
+        Ok(Released::Released | Released::Retained(_)) => {
             Heard { event: Event::Released { attempt }, news: None }
+        }
+        Ok(Released::AlreadyReleased) => {
+            Heard { event: Event::Released { attempt }, news: Some(News::AlreadyReleased) }
         }
         Ok(Released::Rejected(rejected)) => refused(attempt, rejected),
         Err(error) => undecided(attempt, error),
         Ok(_) => unheard_of(attempt),
+    }
+}
+
+/// "Already released" is the echo of an earlier release of ours, or the lease was given back behind our back: by the
+/// command itself, say. Then it did not stand to the end.
+fn ours(echo: bool, attempt: u64, heard: Heard) -> Heard {
+    match heard.news {
+        Some(News::AlreadyReleased) if !echo => Heard {
+            event: Event::Rejected { attempt, reason: Rejection::Vacant, remaining: Duration::ZERO },
+            ..heard
+        },
+        Some(News::AlreadyReleased) => Heard { news: None, ..heard },
+        _ => heard,
     }
 }
 
