@@ -31,13 +31,24 @@ impl StoreUrl {
     /// option without a value or given twice.
     pub fn parse(url: &str) -> Result<Self, StoreError> {
         let Some((scheme, rest)) = url.split_once(':') else {
-            return Err(wrong(format!("a store's URL begins with its engine, {SCHEMES}; found {url:?}")));
+            let meant = if is_path(url) { format!(": did you mean sqlite:{url}") } else { String::new() };
+            return Err(wrong(format!(
+                "a store's URL begins with its engine, {SCHEMES}; found {url:?}{meant}"
+            )));
         };
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
             && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '+');
         if !is_scheme {
+            let lower = scheme.to_ascii_lowercase();
+            let meant = if lower == "sqlite" {
+                format!(": did you mean {lower}:{rest}")
+            } else if is_path(scheme) {
+                format!(": did you mean sqlite:{url}")
+            } else {
+                String::new()
+            };
             return Err(wrong(format!(
-                "a store's URL begins with its engine, {SCHEMES}; found {scheme:?} before the colon"
+                "a store's URL begins with its engine, {SCHEMES}; found {scheme:?} before the colon{meant}"
             )));
         }
         let (path, query) = match rest.split_once('?') {
@@ -61,6 +72,12 @@ impl StoreUrl {
         }
         Ok(Self { scheme: scheme.to_owned(), path, options })
     }
+}
+
+/// Whether it looks like the path of a file to which somebody forgot to add the engine.
+fn is_path(text: &str) -> bool {
+    let endings = [".db", ".sqlite", ".sqlite3"];
+    text.contains('/') || text.starts_with('.') || endings.iter().any(|ending| text.ends_with(ending))
 }
 
 /// An error about the URL.
@@ -130,9 +147,13 @@ mod tests {
     fn errors_say_what_was_found() {
         let cases = [
             ("", "found \"\""),
-            ("x.db", "x.db"),
+            ("rel.db", "did you mean sqlite:rel.db"),
+            ("./rel.db", "did you mean sqlite:./rel.db"),
+            ("/tmp/x.db", "did you mean sqlite:/tmp/x.db"),
+            ("leases", "found \"leases\""),
+            ("/tmp/a:b", "did you mean sqlite:/tmp/a:b"),
             (":x", "before the colon"),
-            ("SQLite:x", "SQLite"),
+            ("SQLite:x", "did you mean sqlite:x"),
             ("C:\\x", "found \"C\""),
             ("sqlite:x%", "%25"),
             ("sqlite:x%2", "%25"),

@@ -130,8 +130,8 @@ fn held_back(standing: &Standing, authority: &LeaseAuthority) -> StoreError {
     StoreError::new(
         ErrorKind::Busy,
         format!(
-            "the store's history was lost, and leases of it may still be held: nothing is granted for another {left:.0?} \
-             (an operator who knows that the old holders are dead opens an epoch that says so)"
+            "the store's history was lost, and leases of it may still be held: nothing is granted for another {left:.0?}, \
+             unless an operator who knows that the old holders are dead says so by `lease epoch open --now`"
         ),
     )
 }
