@@ -34,7 +34,7 @@ pub enum ErrorKind {
         /// The epoch that the store is in now.
         current: Epoch,
     },
-    /// The store was never set up, or was wiped. *Refused*.
+    /// The store was never set up, or was wiped, or is not the one any more that was opened. *Refused*.
     NotSetUp,
     /// The schema is newer than this program, or not a lease store's at all. *Refused*.
     Schema,

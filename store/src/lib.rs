@@ -62,7 +62,7 @@ pub use fence::{
 pub use finding::{Finding, Severity};
 pub use memory::MemoryStore;
 pub use name::{NameError, ResourceName};
-pub use open::{Migration, migrate, migration_sql, open};
+pub use open::{Migration, migrate, migration_sql, open, open_existing};
 pub use owner::fresh_owner;
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]

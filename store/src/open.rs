@@ -19,6 +19,7 @@ use crate::{Marks, Store, StoreError, StoreUrl};
 /// | `history=N` or `off` | how many holds of each resource are remembered (100) |
 /// | `single_host=1` | no other machine ever uses the file: a restart ends every lease at once (0) |
 /// | `allow_network_fs=1` | accept a network or pass-through file system (0) |
+/// | `create=0` | refuse a file that is missing or empty, see [`open_existing`] (1) |
 ///
 /// It reads and perhaps writes the file before it returns: call it where blocking for some milliseconds is fine.
 ///
@@ -27,10 +28,24 @@ use crate::{Marks, Store, StoreError, StoreUrl};
 /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a URL that is wrong: it says what was found and
 /// what was expected. Otherwise what the engine's own `open` says.
 pub fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    open_or_create(url, true)
+}
+
+/// Opens the store at a URL as [`open`] does, but creates none and sets none up: what looks at a store, or changes what
+/// is in it, is not to make an empty one out of a mistyped path. A database in memory is always new.
+///
+/// # Errors
+///
+/// [`ErrorKind::NotSetUp`](crate::ErrorKind::NotSetUp) where there is none, otherwise as [`open`].
+pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+    open_or_create(url, false)
+}
+
+fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError> {
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         #[cfg(feature = "sqlite")]
-        "sqlite" => sqlite::open(&url),
+        "sqlite" => sqlite::open(&url, create),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(left_out("sqlite")),
         scheme => Err(unknown_scheme(scheme)),
@@ -108,10 +123,13 @@ mod sqlite {
     use crate::url::{unknown_option, wrong};
     use crate::{Marks, SqliteOptions, SqliteStore, Store, StoreError, StoreUrl, parse_duration};
 
-    const OPTIONS: [&str; 5] = ["timeout", "max_ttl", "history", "single_host", "allow_network_fs"];
+    const OPTIONS: [&str; 6] = ["timeout", "max_ttl", "history", "single_host", "allow_network_fs", "create"];
 
-    pub(super) fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, StoreError> {
-        let options = options(url)?;
+    pub(super) fn open(url: &StoreUrl, create: bool) -> Result<Arc<dyn Store>, StoreError> {
+        let mut options = options(url)?;
+        if !create {
+            options = options.create(false);
+        }
         Ok(Arc::new(match path(url)? {
             None => SqliteStore::open_in_memory(options)?,
             Some(path) => SqliteStore::open(path, options)?,
@@ -155,6 +173,14 @@ mod sqlite {
                 "found sqlite:{path}, expected sqlite:PATH without //: sqlite:/a/b for an absolute path, sqlite:a/b for a \
                  relative one"
             ))),
+            // The shell expands it at the beginning of a word alone.
+            path if path == "~" || path.starts_with("~/") => {
+                let rest = path.trim_start_matches('~');
+                Err(wrong(format!(
+                    "found sqlite:{path}: ~ is not expanded here, write \"sqlite:$HOME{rest}\" in a shell, or the whole path \
+                     (sqlite:./{path} if a folder is really called that)"
+                )))
+            }
             path => Ok(Some(path)),
         }
     }
@@ -168,6 +194,7 @@ mod sqlite {
                 "max_ttl" => options.max_ttl(span()?),
                 "single_host" => options.single_host(flag(name, value)?),
                 "allow_network_fs" => options.allow_network_fs(flag(name, value)?),
+                "create" => options.create(flag(name, value)?),
                 "history" => options.history(holds(value)?),
                 _ => return Err(unknown_option("sqlite", name, &OPTIONS)),
             };

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use super::attach::{Boot, nanos};
 use super::failure::Place;
 use super::history;
+use super::identity::Identity;
 use super::row::{self, Base};
 use super::schema::{EARLIEST_MICROS, clock_is_wrong, fresh_epoch};
 use crate::decide::{self, At, Decided, Effects, Known, MAX_TOKEN, Row, Write, micros};
@@ -26,10 +27,19 @@ const REMEMBER_WITHDRAWN_MICROS: u64 = 3_600_000_000;
 /// What a store needs to decide.
 pub(super) struct Settings {
     pub(super) place: Place,
+    /// `None` for a database in memory.
+    pub(super) identity: Option<Identity>,
     pub(super) boot: Boot,
     pub(super) max_ttl: Duration,
     /// How many holds a resource's history keeps; `None` for no history.
     pub(super) keep: Option<u32>,
+}
+
+impl Settings {
+    /// The file is the one that was opened.
+    pub(super) fn is_still_there(&self) -> Result<(), StoreError> {
+        self.identity.as_ref().map_or(Ok(()), Identity::check)
+    }
 }
 
 /// One immediate transaction. An outer `Err` is SQLite's: nothing of the transaction counts then.

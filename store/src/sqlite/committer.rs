@@ -117,6 +117,7 @@ impl Committer {
 
     fn base(&self) -> Result<Base, StoreError> {
         let place = &self.settings.place;
+        self.settings.is_still_there()?;
         let base = load_base(&self.connection)
             .map_err(|error| sqlite_error(place, "reading the epoch", error))?
             .ok_or_else(|| {

@@ -1,6 +1,9 @@
 //! Connections to the file, set up so that a commit is durable when it returns.
 
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -14,7 +17,7 @@ const STATEMENTS: usize = 64;
 /// Where a database is.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    File(std::path::PathBuf),
+    File(PathBuf),
     /// Shared by the connections of this process that know its name, gone with the last of them.
     Memory(String),
 }
@@ -27,17 +30,18 @@ impl Target {
         }
     }
 
-    /// Opens the database, creating the file where it is missing.
+    /// Opens the database. The file has to be there: SQLite would create it with a mode that everybody may read.
     pub(super) fn connect(&self, place: &Place) -> Result<Connection, StoreError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match self {
             Self::File(path) => {
-                check_folder(path)?;
+                check_path(path)?;
                 Connection::open_with_flags(path, flags)
             }
-            Self::Memory(name) => Connection::open_with_flags_and_vfs(name, flags, c"memdb"),
+            Self::Memory(name) => {
+                let flags = flags | OpenFlags::SQLITE_OPEN_CREATE;
+                Connection::open_with_flags_and_vfs(name, flags, c"memdb")
+            }
         }
         .map_err(|error| sqlite_error(place, "opening", error))?;
         let error = |error| sqlite_error(place, "opening", error);
@@ -83,19 +87,76 @@ pub(super) fn configure(connection: &Connection, place: &Place) -> Result<(), St
         .map_err(error)
 }
 
-fn check_folder(path: &Path) -> Result<(), StoreError> {
-    let folder = match path.parent() {
+/// Creates a file that only its owner may read and write, unless there is one. What SQLite puts beside it gets the mode
+/// of the file. Any number of processes may do it at once: all of them open what the first has made.
+pub(super) fn create_missing(path: &Path) -> Result<(), StoreError> {
+    let is_missing = fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if !is_missing {
+        return Ok(());
+    }
+    match OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let folder = folder_of(path);
+            let denied = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+            let kind = match error.kind() {
+                kind if denied.contains(&kind) => ErrorKind::Permission,
+                _ => ErrorKind::Storage,
+            };
+            let what = if kind == ErrorKind::Permission {
+                format!("this user may not write the folder {}{}", folder.display(), rights(folder))
+            } else {
+                format!("in the folder {}", folder.display())
+            };
+            let message = format!("cannot create {}: {what}: {error}", path.display());
+            Err(StoreError::new(kind, message).nothing_changed().with_source(error))
+        }
+    }
+}
+
+/// Says what is wrong with a path before SQLite says no more than that it cannot open it.
+pub(super) fn check_path(path: &Path) -> Result<(), StoreError> {
+    let wrong =
+        |kind, found: String| Err(StoreError::new(kind, format!("cannot open {}: {found}", path.display())));
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            wrong(ErrorKind::Configuration, "found a folder, expected a file, or none yet".to_owned())
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let closed = closed_folder(path).unwrap_or_else(|| folder_of(path).to_owned());
+            let closed =
+                format!("this user may not enter the folder {}{}", closed.display(), rights(&closed));
+            wrong(ErrorKind::Permission, closed)
+        }
+        Err(_) if !folder_of(path).is_dir() => wrong(
+            ErrorKind::Configuration,
+            format!("its folder {} does not exist", folder_of(path).display()),
+        ),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
-    let wrong = |found: &str| {
-        Err(StoreError::new(ErrorKind::Configuration, format!("cannot open {}: {found}", path.display())))
-    };
-    if path.is_dir() {
-        return wrong("found a folder, expected a file, or none yet");
     }
-    if !folder.is_dir() {
-        return wrong(&format!("its folder {} does not exist", folder.display()));
-    }
-    Ok(())
+}
+
+/// The first folder on the way that may not be entered.
+fn closed_folder(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut folders: Vec<&Path> = path.ancestors().skip(1).collect();
+    folders.reverse();
+    let closed =
+        folders.into_iter().find(|folder| rustix::fs::access(*folder, rustix::fs::Access::EXEC_OK).is_err());
+    closed.map(Path::to_owned)
+}
+
+/// Whose a folder is, for errors.
+fn rights(folder: &Path) -> String {
+    fs::metadata(folder).map_or_else(
+        |_| String::new(),
+        |found| format!(" (mode {:04o}, of user {})", found.mode() & 0o7777, found.uid()),
+    )
 }

@@ -1,7 +1,11 @@
 //! What weakens the promises of this file, here and now.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
+use super::connection::folder_of;
 use super::filesystem::shared_file_system;
 use super::reader::Reads;
 use super::row::load_base;
@@ -19,8 +23,14 @@ const LARGE_LOG: u64 = 256 << 20;
 impl Reads {
     /// All findings, the worst first.
     pub(super) fn doctor(&self) -> rusqlite::Result<Outcome<Vec<Finding>>> {
+        if let Err(error) = self.settings().is_still_there() {
+            return Ok(Err(error));
+        }
         let mut findings = vec![self.version()?, self.clock()?, self.integrity()?];
-        if self.settings().place.path().is_some() {
+        if let Some(path) = self.settings().place.path() {
+            let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            findings.push(writers("file", &path));
+            findings.push(writers("folder", folder_of(&path)));
             findings.push(self.journal()?);
             findings.extend(self.file_system());
             findings.extend(self.space());
@@ -113,7 +123,7 @@ impl Reads {
                     "epoch {} was opened after a loss: nothing is granted for another {held_back:.0?}",
                     base.standing.epoch
                 ),
-                "where no old holder can still be at work, open an epoch that says so",
+                "where no old holder can still be at work: `lease epoch open --now`",
             )
         } else {
             Finding::fine("epoch", format!("{}, boot {}", base.standing.epoch, boot.identity()))
@@ -158,4 +168,22 @@ impl Reads {
             Finding::new(Severity::Warning, "write-ahead log", found, mend)
         })
     }
+}
+
+/// Who else may write there: they can take, end and forge any lease.
+fn writers(check: &'static str, path: &Path) -> Finding {
+    let Ok(metadata) = fs::metadata(path) else {
+        let found = format!("{} cannot be looked at", path.display());
+        return Finding::new(Severity::Warning, check, found, "let this user read the folder");
+    };
+    let mode = metadata.mode() & 0o7777;
+    let found = format!("{}, mode {mode:04o}, of user {}", path.display(), metadata.uid());
+    let (writers, mend) = match (mode & 0o020 != 0, mode & 0o002 != 0) {
+        (false, false) => return Finding::fine(check, found),
+        (true, false) => ("its group", "chmod g-w"),
+        (_, true) => ("everybody", "chmod go-w"),
+    };
+    let found = format!("{found}: {writers} may write it, and do anything with its leases");
+    let mend = format!("unless that is meant, {mend} {}", path.display());
+    Finding::new(Severity::Warning, check, found, mend)
 }

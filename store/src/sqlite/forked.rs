@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use std::{process, thread};
 
+use super::connection::create_missing;
 use crate::{ErrorKind, StoreError};
 
 static OPEN: Mutex<Vec<(PathBuf, u32)>> = Mutex::new(Vec::new());
@@ -24,15 +25,31 @@ impl OpenFile {
     ///
     /// [`Configuration`](ErrorKind::Configuration) where the parent had the file open when it forked this process.
     pub(super) fn enter(path: &Path) -> Result<Self, StoreError> {
-        Self::enter_as(path, process::id())
+        Self::enter_as(path, process::id(), false)
     }
 
-    fn enter_as(path: &Path, process: u32) -> Result<Self, StoreError> {
-        let path = one_name(path);
-        let mut open = lock().ok_or_else(|| refused(&path, None))?;
-        if let Some((_, parent)) = open.iter().find(|(other, by)| *other == path && *by != process) {
-            return Err(refused(&path, Some(*parent)));
+    /// The same, and creates the file where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Also those of [`create_missing`].
+    pub(super) fn enter_creating(path: &Path) -> Result<Self, StoreError> {
+        Self::enter_as(path, process::id(), true)
+    }
+
+    fn enter_as(path: &Path, process: u32, create: bool) -> Result<Self, StoreError> {
+        let name = one_name(path);
+        let mut open = lock().ok_or_else(|| refused(&name, None))?;
+        if let Some((_, parent)) = open.iter().find(|(other, by)| *other == name && *by != process) {
+            return Err(refused(&name, Some(*parent)));
         }
+        if create {
+            // Under the lock, since to close a file drops all locks that the process has on it: nobody here may have
+            // opened it before the one who made it has closed it.
+            create_missing(path)?;
+        }
+        // What a link points to has a name from now on.
+        let path = one_name(path);
         open.push((path.clone(), process));
         Ok(Self { path, process })
     }
@@ -48,9 +65,12 @@ impl Drop for OpenFile {
     }
 }
 
+/// Whoever has the list may be creating a file on a busy disk.
+const LONGEST_MILLIS: u32 = 5_000;
+
 /// The list, unless the fork happened while another thread of the parent had it: then nobody will ever give it back.
 fn lock() -> Option<MutexGuard<'static, Vec<(PathBuf, u32)>>> {
-    for _ in 0..200 {
+    for _ in 0..LONGEST_MILLIS {
         match OPEN.try_lock() {
             Ok(open) => return Some(open),
             Err(TryLockError::Poisoned(poisoned)) => return Some(PoisonError::into_inner(poisoned)),
@@ -98,14 +118,14 @@ mod tests {
         let parents = OpenFile::enter(&path).unwrap();
         let again = OpenFile::enter(&path).unwrap();
         let child = process::id() + 1;
-        let error = OpenFile::enter_as(&path, child).unwrap_err();
+        let error = OpenFile::enter_as(&path, child, false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
         assert!(error.to_string().contains("forked"), "{error}");
-        assert!(OpenFile::enter_as(&path.with_extension("other"), child).is_ok());
+        assert!(OpenFile::enter_as(&path.with_extension("other"), child, false).is_ok());
         drop(again);
-        assert!(OpenFile::enter_as(&path, child).is_err());
+        assert!(OpenFile::enter_as(&path, child, false).is_err());
         // Closed before the fork, it may be opened after it.
         drop(parents);
-        assert!(OpenFile::enter_as(&path, child).is_ok());
+        assert!(OpenFile::enter_as(&path, child, false).is_ok());
     }
 }

@@ -11,6 +11,7 @@ mod fence;
 mod filesystem;
 mod forked;
 mod history;
+mod identity;
 mod jitter;
 mod lane;
 mod options;

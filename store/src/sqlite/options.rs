@@ -14,6 +14,7 @@ pub struct SqliteOptions {
     pub(super) max_ttl: Duration,
     pub(super) single_host: bool,
     pub(super) allow_network_fs: bool,
+    pub(super) create: bool,
     pub(super) history: Option<u32>,
     pub(super) clock: Option<Arc<dyn Clock>>,
 }
@@ -25,6 +26,7 @@ impl Default for SqliteOptions {
             max_ttl: Duration::from_secs(24 * 3600),
             single_host: false,
             allow_network_fs: false,
+            create: true,
             history: Some(Self::HISTORY),
             clock: None,
         }
@@ -66,6 +68,13 @@ impl SqliteOptions {
         self
     }
 
+    /// Create and set up a file that is missing or empty (the default). Otherwise it is
+    /// [`NotSetUp`](crate::ErrorKind::NotSetUp): for programs that look, whose mistyped path is not to become a store.
+    pub const fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
     /// How many holds of each resource to remember ([`HISTORY`](Self::HISTORY)); `None` for none.
     pub const fn history(mut self, keep: Option<u32>) -> Self {
         self.history = keep;
@@ -86,6 +95,7 @@ impl fmt::Debug for SqliteOptions {
             .field("max_ttl", &self.max_ttl)
             .field("single_host", &self.single_host)
             .field("allow_network_fs", &self.allow_network_fs)
+            .field("create", &self.create)
             .field("history", &self.history)
             .finish_non_exhaustive()
     }

@@ -130,6 +130,9 @@ impl Reads {
     }
 
     fn snapshot<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Answer<T> {
+        if let Err(error) = self.settings.is_still_there() {
+            return Ok(Err(error));
+        }
         let Some(base) = load_base(&self.connection)? else {
             let place = &self.settings.place;
             let message = format!("{place} has lost its epoch: it was wiped");

@@ -95,6 +95,8 @@ const NAMES: [&str; 6] =
 /// What is done about a file that has no tables of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Missing {
+    /// Nothing: that is an error.
+    Leave,
     /// A missing or empty file is set up; one that holds anything else is not touched: it may have lost its tables.
     SetUpIfEmpty,
     /// The tables are added to whatever is there.
@@ -127,13 +129,15 @@ pub(super) fn ensure(
     }
     // Counts every change of the tables ever made: 0 in a file that is new or empty, and in no other.
     let changes: i64 = transaction.query_row("PRAGMA schema_version", [], |row| row.get(0)).map_err(error)?;
-    if missing == Missing::SetUpIfEmpty && changes > 0 {
+    let is_new = changes == 0;
+    if missing == Missing::Leave || (missing == Missing::SetUpIfEmpty && !is_new) {
         let tables = if found.is_empty() { "no tables".to_owned() } else { found.join(", ") };
         return Err(StoreError::new(
             ErrorKind::NotSetUp,
             format!(
-                "{place} is not empty and was never set up as a lease store, or was wiped: found {tables}, expected \
-                 lease_store and its like. `migrate` adds them"
+                "{place} {} was never set up as a lease store, or was wiped: found {tables}, expected lease_store and its \
+                 like. `migrate` adds them",
+                if is_new { "is empty and" } else { "is not empty and" }
             ),
         ));
     }
@@ -195,11 +199,15 @@ pub(super) fn clock_is_wrong(place: &Place, wall_micros: u64) -> StoreError {
 }
 
 fn check_version(connection: &Connection, place: &Place) -> Result<(), StoreError> {
-    let row: Option<(i64, i64)> = connection
-        .query_row("SELECT version, usable_by FROM lease_store WHERE id = 1", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+    // Another process may be turning the new file's journal into a log.
+    let row: Option<(i64, i64)> = place
+        .patiently(|| {
+            connection
+                .query_row("SELECT version, usable_by FROM lease_store WHERE id = 1", [], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .optional()
         })
-        .optional()
         .map_err(|error| sqlite_error(place, "reading the version of the tables", error))?;
     match row {
         None => Err(StoreError::new(

@@ -13,9 +13,10 @@ use rusqlite::Connection;
 use super::attach::{Boot, attach};
 use super::batch::{Batch, Settings};
 use super::boot_clock::BootClock;
-use super::connection::{Target, configure};
+use super::connection::{Target, check_path, configure};
 use super::failure::{Place, sqlite_error};
 use super::forked::OpenFile;
+use super::identity::{Identity, inode};
 use super::lane::{Lane, request, unasked};
 use super::reader::Reads;
 use super::schema::{self, Missing};
@@ -47,6 +48,9 @@ use crate::{
 /// - A store does not survive `fork`: in the child every call is refused, and the child cannot open the same file
 ///   again while the parent has it open, for the copied library still counts the parent's locks as its own. A program
 ///   that the child executes may.
+/// - A file that is removed or replaced under an open store decides nothing any more: every call is refused, with
+///   [`NotSetUp`](ErrorKind::NotSetUp). Whoever holds a lease in it keeps it until its deadline, and somebody else may
+///   get the same one in the new file meanwhile.
 /// - A file that was put back from a backup is noticed only when a holder shows a token that the file does not know.
 ///   Open a new epoch after putting one back.
 pub struct SqliteStore {
@@ -64,7 +68,8 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a file; one that is missing or empty is created and set up.
+    /// Opens a file; one that is missing or empty is created, for its owner alone, and set up, unless
+    /// [`SqliteOptions::create`] says otherwise.
     ///
     /// # Errors
     ///
@@ -95,9 +100,8 @@ impl SqliteStore {
     /// As [`open`](Self::open).
     pub fn migrate(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Migration, StoreError> {
         let target = Target::File(path.as_ref().to_owned());
-        let _open = OpenFile::enter(path.as_ref())?;
-        let (_, _, made) = prepare(&target, options, Missing::SetUp)?;
-        Ok(if made { Migration::SetUp } else { Migration::UpToDate })
+        let prepared = prepare(&target, options, Missing::SetUp)?;
+        Ok(if prepared.made { Migration::SetUp } else { Migration::UpToDate })
     }
 
     /// The SQL that [`migrate`](Self::migrate) carries out, beside writing one row with a random epoch. SQLite has no
@@ -110,9 +114,10 @@ impl SqliteStore {
     fn start(target: Target, options: SqliteOptions) -> Result<Self, StoreError> {
         let history = options.history;
         let max_ttl = options.max_ttl;
-        let open = target.path().map(OpenFile::enter).transpose()?;
-        let (connection, settings, _) = prepare(&target, options, Missing::SetUpIfEmpty)?;
+        let missing = if options.create { Missing::SetUpIfEmpty } else { Missing::Leave };
+        let Prepared { connection, settings, open, .. } = prepare(&target, options, missing)?;
         let looking = target.connect(&settings.place)?;
+        settings.is_still_there()?;
         looking
             .execute_batch("PRAGMA query_only = ON")
             .map_err(|error| sqlite_error(&settings.place, "setting up", error))?;
@@ -259,12 +264,17 @@ impl SqliteStore {
     }
 }
 
-/// A connection to a file that is set up and whose clock is this machine's; whether it had to be set up.
-fn prepare(
-    target: &Target,
-    options: SqliteOptions,
-    missing: Missing,
-) -> Result<(Connection, Settings, bool), StoreError> {
+/// A connection to a file that is set up, and whose clock is this machine's.
+struct Prepared {
+    connection: Connection,
+    settings: Settings,
+    /// Whether it had to be set up.
+    made: bool,
+    /// Last, so that it is dropped when the connection is closed.
+    open: Option<OpenFile>,
+}
+
+fn prepare(target: &Target, options: SqliteOptions, missing: Missing) -> Result<Prepared, StoreError> {
     check_options(&options)?;
     let place = Place { path: target.path().map(Path::to_owned), timeout: options.timeout };
     if let (Some(path), false) = (target.path(), options.allow_network_fs) {
@@ -275,11 +285,31 @@ fn prepare(
         None => Arc::new(BootClock::read()?),
     };
     let boot = Boot::new(clock);
+    let open = target.path().map(|path| enter(path, missing)).transpose()?;
+    let before = target.path().and_then(inode);
     let connection = target.connect(&place)?;
     let made = schema::ensure(&connection, &place, &boot, missing)?;
     configure(&connection, &place)?;
     attach(&connection, &place, &boot, options.single_host)?;
-    Ok((connection, Settings { place, boot, max_ttl: options.max_ttl, keep: options.history }, made))
+    let identity = target.path().map(|path| Identity::of(path, before)).transpose()?;
+    let settings = Settings { place, identity, boot, max_ttl: options.max_ttl, keep: options.history };
+    Ok(Prepared { connection, settings, made, open })
+}
+
+fn enter(path: &Path, missing: Missing) -> Result<OpenFile, StoreError> {
+    let create = missing != Missing::Leave;
+    if !create && matches!(path.try_exists(), Ok(false)) {
+        return Err(StoreError::new(
+            ErrorKind::NotSetUp,
+            format!(
+                "no such file: {}, expected a lease store. `lease migrate`, or the first `lease run` or `lease acquire`, \
+                 creates it",
+                path.display()
+            ),
+        ));
+    }
+    check_path(path)?;
+    if create { OpenFile::enter_creating(path) } else { OpenFile::enter(path) }
 }
 
 fn check_options(options: &SqliteOptions) -> Result<(), StoreError> {
