@@ -8,9 +8,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lease_machines_store::{Finding, Severity, Store};
+use lease_machines_store::{Finding, Severity, Store, StoreError, StoreUrl};
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 
 /// Holds the URL itself.
@@ -80,6 +80,9 @@ impl ChosenStore {
                 "{origin} is empty; expected the URL of a store (or nothing at all, for the store {LOCAL:?})"
             )));
         }
+        if text != LOCAL && text.eq_ignore_ascii_case(LOCAL) {
+            return Err(configuration(format!("{origin} is {text:?}: did you mean {LOCAL}")));
+        }
         if text != LOCAL {
             return Ok(Self { url: text, origin, local: None });
         }
@@ -95,7 +98,26 @@ impl ChosenStore {
     /// As [`prepare`](Self::prepare), and what the store's own `open` says.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         self.prepare()?;
-        lease_machines_store::open(&self.url).map_err(|error| Failure::of_look(&error))
+        lease_machines_store::open(&self.url).map_err(|error| self.refused(&error))
+    }
+
+    /// Opens it where it is there, and creates nothing: a mistyped path is not to become a store in which nothing is
+    /// ever held.
+    ///
+    /// # Errors
+    ///
+    /// What the store's own `open_existing` says.
+    pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
+        lease_machines_store::open_existing(&self.url).map_err(|error| self.refused(&error))
+    }
+
+    /// What went wrong before there was a store. The library that takes the URL does not know of `local`.
+    pub(crate) fn refused(&self, error: &StoreError) -> Failure {
+        let mut message = error.to_string();
+        if self.local.is_none() && StoreUrl::parse(&self.url).map_or(true, |url| url.scheme != "sqlite") {
+            message.push_str(&format!(" (or {LOCAL}: a file in this user's state folder)"));
+        }
+        Failure::new(exit::of_store(error.kind()), message)
     }
 
     /// The URL, which may carry a password.
@@ -130,7 +152,13 @@ impl ChosenStore {
             (Some(path), origin) => {
                 Finding::fine(CHECK, format!("{} ({LOCAL}, by {origin})", path.display()))
             }
-            (None, origin) => Finding::fine(CHECK, format!("named by {origin}")),
+            (None, origin) => match StoreUrl::parse(&self.url) {
+                // A path holds no password; other URLs may.
+                Ok(url) if url.scheme == "sqlite" => {
+                    Finding::fine(CHECK, format!("sqlite:{}, named by {origin}", url.path))
+                }
+                _ => Finding::fine(CHECK, format!("named by {origin}")),
+            },
         }
     }
 
@@ -278,6 +306,15 @@ mod tests {
             let chosen = chosen.unwrap();
             assert_eq!(chosen.url(), "sqlite:/home/a/.local/state/lease-machines/local.db");
             assert_eq!(chosen.notice(), None);
+        }
+    }
+
+    #[test]
+    fn local_is_written_small() {
+        for word in ["Local", "LOCAL"] {
+            let failure = resolve(Some(word), &[HOME]).unwrap_err();
+            assert_eq!(failure.exit(), Exit::Configuration);
+            assert!(failure.to_string().contains("did you mean local"), "{failure}");
         }
     }
 

@@ -89,19 +89,30 @@ impl StoreOption {
         ChosenStore::resolve(self.store.as_deref())
     }
 
-    /// Chooses, and makes the folder of `local`; says so where nobody chose.
-    pub(crate) fn prepare(&self) -> Result<ChosenStore, Failure> {
+    /// The same; says so where nobody chose.
+    pub(crate) fn choose(&self) -> Result<ChosenStore, Failure> {
         let chosen = self.resolve()?;
         if let Some(notice) = chosen.notice() {
             output::note(&notice);
         }
+        Ok(chosen)
+    }
+
+    /// Chooses, and makes the folder of `local`.
+    pub(crate) fn prepare(&self) -> Result<ChosenStore, Failure> {
+        let chosen = self.choose()?;
         chosen.prepare()?;
         Ok(chosen)
     }
 
-    /// The same, and opens it.
+    /// Chooses and opens it, or creates it.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
-        self.prepare()?.open()
+        self.choose()?.open()
+    }
+
+    /// Chooses and opens one that is there.
+    pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.choose()?.open_existing()
     }
 }
 

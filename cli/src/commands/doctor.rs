@@ -50,7 +50,7 @@ impl Doctor {
         let chosen = self.store.resolve()?;
         let mut findings =
             vec![Finding::fine("program", concat!("lease ", env!("CARGO_PKG_VERSION"))), chosen.finding()];
-        let store = chosen.open()?;
+        let store = chosen.open_existing()?;
         findings.extend(store.doctor().await.map_err(|error| Failure::of_look(&error))?);
         findings.push(answers(store.as_ref()).await?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

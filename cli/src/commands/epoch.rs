@@ -82,7 +82,7 @@ impl Epoch {
 
 impl Show {
     async fn run(self) -> Outcome {
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         let epoch = store.epoch().await.map_err(|error| Failure::of_look(&error))?;
         tell(epoch, self.form)
     }
@@ -91,14 +91,19 @@ impl Show {
 impl Open {
     async fn run(self) -> Outcome {
         confirm::possible(self.yes, "open a new epoch")?;
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         let found = store.epoch().await.map_err(|error| Failure::of_look(&error))?;
         let old = self.instead_of.unwrap_or(found);
         if old != found {
             let message = format!("no epoch was opened: the store is in {found}, not in {old}");
             return Err(Failure::new(Exit::No, message));
         }
-        let grants = if self.now { "at once" } else { "after the longest ttl has passed" };
+        let grants = if self.now {
+            "at once".to_owned()
+        } else {
+            let longest = store.capabilities().max_ttl;
+            format!("after the longest ttl has passed: in {longest:?}, or by `lease epoch open --now`")
+        };
         let question = format!(
             "The store is in epoch {old}. Every lease of it will be lost, and grants begin {grants}.\nOpen a new epoch?"
         );

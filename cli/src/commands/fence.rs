@@ -57,7 +57,7 @@ impl Where {
     fn open(&self) -> Result<Arc<dyn Marks>, Failure> {
         let opened = match &self.fence {
             Some(url) => open_marks(url),
-            None => open_marks(self.store.prepare()?.url()),
+            None => open_marks(self.store.choose()?.url()),
         };
         opened.map_err(|error| Failure::of_look(&error))
     }

@@ -51,7 +51,7 @@ struct Answer {
 
 impl History {
     pub(crate) async fn run(self) -> Outcome {
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         let limit = usize::try_from(self.limit.get()).unwrap_or(usize::MAX);
         let holds =
             store.history(self.resource.clone(), limit).await.map_err(|error| Failure::of_look(&error))?;

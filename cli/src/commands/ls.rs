@@ -37,7 +37,7 @@ struct Listing {
 
 impl Ls {
     pub(crate) async fn run(self) -> Outcome {
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         let found = store.list(self.prefix).await.map_err(|error| Failure::of_look(&error))?;
         let now = SystemTime::now();
         if self.form.json {

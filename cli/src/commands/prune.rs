@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::Outcome;
+use super::{Outcome, confirm};
 use crate::args::{Form, StoreOption};
 use crate::duration;
 use crate::exit::Exit;
@@ -15,12 +15,18 @@ use crate::output::{self, views::Big};
 /// Forget resources that nobody has held for a long time, and history that old
 ///
 /// Tokens never go down by it: a resource that comes back gets a token above all it ever had. The last good end of each
-/// resource is kept.
+/// resource is kept. The keys of `lease run --once` that are older than that are forgotten, but for each resource's
+/// last: a command that ended well under such a key runs again if it is asked for. Choose more than the longest time
+/// after which a key may be used again.
 #[derive(Args, Debug)]
 pub(crate) struct Prune {
     /// Forget what ended longer ago than this: a bare number is seconds, 30d or 12h works too
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     older_than: Duration,
+
+    /// Do not ask. Needed with --older-than 0 where nobody can be asked: standard input or standard error is no terminal
+    #[arg(short, long)]
+    yes: bool,
 
     #[command(flatten)]
     store: StoreOption,
@@ -38,7 +44,16 @@ struct Answer {
 
 impl Prune {
     pub(crate) async fn run(self) -> Outcome {
-        let store = self.store.open()?;
+        if self.older_than.is_zero() {
+            confirm::possible(self.yes, "prune all that is not held")?;
+        }
+        let store = self.store.open_existing()?;
+        let question =
+            "Everything that is not held will be forgotten: its history, and the keys of --once.\nPrune it?";
+        if self.older_than.is_zero() && !self.yes && !confirm::ask(question)? {
+            output::note("nothing was pruned");
+            return Ok(Exit::No);
+        }
         let pruned = store.prune(self.older_than).await.map_err(|error| Failure::of_decision(&error))?;
         if self.form.json {
             let floor = Big(pruned.floor);

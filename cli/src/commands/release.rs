@@ -64,7 +64,7 @@ impl Release {
             DecisionView::new(&lease.resource, outcome).of(lease.owner, lease.token).in_epoch(lease.epoch)
         };
         let ending = Ending::new(self.result.into()).with_at_least(self.at_least);
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         known(store.as_ref(), &lease).await?;
         let answer =
             store.release(lease.clone(), ending).await.map_err(|error| Failure::of_decision(&error))?;

@@ -38,7 +38,7 @@ impl Renew {
         let view = |outcome| {
             DecisionView::new(&lease.resource, outcome).of(lease.owner, lease.token).in_epoch(lease.epoch)
         };
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         known(store.as_ref(), &lease).await?;
         match store.renew(lease.clone(), self.ttl).await.map_err(|error| Failure::of_decision(&error))? {
             Renewed::Renewed(grant) => {

@@ -44,7 +44,7 @@ pub(crate) struct Revoke {
 impl Revoke {
     pub(crate) async fn run(self) -> Outcome {
         confirm::possible(self.yes, "break a lease")?;
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         let found = store.inspect(self.resource.clone()).await.map_err(|error| Failure::of_look(&error))?;
         let Some(occupant) = found.occupant else {
             let rejected = Rejected::new(Rejection::Vacant).with_vacated(found.vacated);

@@ -40,7 +40,7 @@ impl Show {
         let mine = if self.mine { Some(from_environment()?) } else { None };
         let resource = mine.as_ref().map(|lease| lease.resource.clone()).or(self.resource);
         let resource = resource.ok_or_else(|| Failure::new(Exit::Usage, "expected a RESOURCE, or --mine"))?;
-        let store = self.store.open()?;
+        let store = self.store.open_existing()?;
         let found = store.inspect(resource).await.map_err(|error| Failure::of_look(&error))?;
         if let Some(lease) = mine {
             still_held(&lease, &found)?;

@@ -147,8 +147,10 @@ fn a_file_or_folder_that_may_not_be_written_is_77() {
     let locked = world.path("locked");
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
-    stranger.lease(&["ls"], &locked.join("new.db")).fails(77, &["new.db"]);
-    let mut command = stranger.command(&["ls", "--store", "local"]);
+    stranger
+        .lease(&["acquire", "s", "--ttl", "1m"], &locked.join("new.db"))
+        .fails(77, &["new.db", "may not write the folder", "locked", "mode 0555"]);
+    let mut command = stranger.command(&["acquire", "s", "--ttl", "1m", "--store", "local"]);
     Answer::of(command.env("HOME", &locked)).fails(77, &["lease-machines", "Permission denied"]);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(world.json("show r")["holder"]["token"], held.token);

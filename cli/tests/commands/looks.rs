@@ -7,7 +7,7 @@ use crate::support::{Answer, Grant, World};
 
 #[test]
 fn show_tells_how_a_resource_stands() {
-    let world = World::new();
+    let world = World::set_up();
     assert_eq!(world.json("show r")["state"], "unseen");
     let grant = world.acquire("r --ttl 1h --label backup@db1");
     let text = world.lease("show r").ok().out;
@@ -25,7 +25,7 @@ fn show_tells_how_a_resource_stands() {
 
 #[test]
 fn show_mine_asks_for_the_lease_around_it() {
-    let world = World::new();
+    let world = World::set_up();
     let grant = world.acquire("r --ttl 1h");
     let mine = |grant: &Grant| {
         let mut command = world.command(["show", "--mine"]);
@@ -51,7 +51,7 @@ fn show_mine_asks_for_the_lease_around_it() {
 
 #[test]
 fn ls_lists_by_name_and_prefix() {
-    let world = World::new();
+    let world = World::set_up();
     let empty = world.lease("ls").ok().out;
     assert_eq!(empty, "RESOURCE  HOLDER  TOKEN  HELD SINCE (UTC)  REMAINING  STATE\n");
     for name in ["jobs/b", "jobs/a", "other", "jobs"] {
@@ -73,7 +73,7 @@ fn ls_lists_by_name_and_prefix() {
 
 #[test]
 fn check_answers_with_its_exit_code() {
-    let world = World::new();
+    let world = World::set_up();
     let no = |words: &str, problem: &str| {
         let answer = world.lease(&format!("check {words} --json"));
         let json = answer.json();

@@ -33,7 +33,7 @@ fn break_is_another_name_for_it() {
 
 #[test]
 fn nobody_is_broken_by_mistake() {
-    let world = World::new();
+    let world = World::set_up();
     world.lease("revoke r --yes").fails(1, &["nothing was broken on r", "nobody holds"]);
     let grant = world.acquire("r --ttl 1h --label backup@db1");
     world.lease("revoke r").fails(64, &["--yes"]);
@@ -82,13 +82,14 @@ fn a_pruned_resource_comes_back_with_a_greater_token() {
     let kept = world.acquire("kept --ttl 1h");
     world.lease(&format!("release r {}", grant.options())).ok();
     assert_eq!(world.json("prune --older-than 1h")["resources"], 0);
-    let json = world.json("prune --older-than 0");
+    let json = world.json("prune --older-than 0 --yes");
     assert_eq!(json["resources"], 1);
     assert!(json["floor"].as_str().unwrap().parse::<u64>().unwrap() >= grant.token());
     assert_eq!(world.json("show kept")["holder"]["token"], kept.token);
     assert!(world.acquire("r --ttl 1h").token() > grant.token());
     assert!(world.lease("prune --older-than 1d").ok().out.starts_with("forgot 0 resources and 0 rows"));
     world.lease("prune").fails(64, &["--older-than"]);
+    world.lease("prune --older-than 0").fails(64, &["--yes"]);
 }
 
 #[test]
@@ -117,16 +118,22 @@ fn without_now_a_new_epoch_grants_nothing_at_first() {
     terminal.expect("[y/N]");
     terminal.say("y\n");
     assert_eq!(terminal.end(), Some(0));
-    world.lease("acquire s --ttl 1h").fails(69, &["nothing was changed"]);
+    world
+        .lease("acquire s --ttl 1h")
+        .fails(69, &["nothing was changed", "lease epoch open --now", "another 86"]);
     let doctor = world.lease("doctor").ok().out;
-    assert!(doctor.starts_with("warning") && doctor.contains("nothing is granted"), "{doctor}");
+    assert!(
+        doctor.starts_with("warning") && doctor.contains("nothing is granted for another 86"),
+        "{doctor}"
+    );
+    assert!(doctor.contains("lease epoch open --now"), "{doctor}");
     assert_eq!(world.lease("epoch open --yes --now").code, Some(0));
     assert!(world.acquire("s --ttl 1h").token() > 9_000_000_000_000_000_000);
 }
 
 #[test]
 fn doctor_says_what_is_wrong_and_how_to_mend_it() {
-    let world = World::new();
+    let world = World::set_up();
     let json = world.json("doctor");
     assert_eq!(json["ok"], true);
     let checks: Vec<&str> = json["findings"]
@@ -165,6 +172,8 @@ fn doctor_says_what_is_wrong_and_how_to_mend_it() {
 #[test]
 fn doctor_warns_where_no_store_was_named() {
     let world = World::new();
+    let mut command = world.bare(["migrate", "--store", "local"]);
+    Answer::of(command.env("HOME", world.path("home"))).ok();
     let mut command = world.bare(["doctor"]);
     let answer = Answer::of(command.env("HOME", world.path("home")));
     assert_eq!(answer.code, Some(0));

@@ -12,7 +12,7 @@ const SIGPIPE: i32 = 13;
 
 #[test]
 fn a_closed_pipe_is_quiet() {
-    let world = World::new();
+    let world = World::set_up();
     world.acquire("r --ttl 1h");
     for words in ["ls", "ls --json", "show r", "history r", "man", "completions bash", "migrate --print"] {
         let (reader, writer) = nix::unistd::pipe().unwrap();
@@ -33,7 +33,7 @@ fn a_closed_pipe_is_quiet() {
 
 #[test]
 fn a_full_disk_is_said() {
-    let world = World::new();
+    let world = World::set_up();
     let mut command = world.command(["ls"]);
     let full = File::options().write(true).open("/dev/full").unwrap();
     Answer::of(command.stdout(full)).fails(125, &["cannot write to standard output", "No space left"]);
@@ -41,7 +41,7 @@ fn a_full_disk_is_said() {
 
 #[test]
 fn errors_go_to_standard_error_also_where_that_is_closed() {
-    let world = World::new();
+    let world = World::set_up();
     let answer = world.lease("revoke r --yes");
     assert_eq!(answer.out, "");
     let (reader, writer) = nix::unistd::pipe().unwrap();

@@ -11,21 +11,22 @@ const LOCAL: &str = "home/.local/state/lease-machines/local.db";
 #[test]
 fn without_a_choice_it_is_local_and_says_so_each_time() {
     let world = World::new();
-    for _ in 0..2 {
-        let mut command = world.bare(["ls"]);
+    for words in ["acquire r --ttl 1m", "ls"] {
+        let mut command = world.bare(words.split(' '));
         let answer = Answer::of(command.env("HOME", world.path("home")));
         assert_eq!(answer.code, Some(0));
         assert!(answer.err.contains("keeps others on this machine only out"), "{answer:?}");
         assert!(answer.err.contains(LOCAL), "{answer:?}");
     }
     let folder = world.path(LOCAL).parent().unwrap().to_owned();
-    assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(folder), mode(world.path(LOCAL))), (0o700, 0o600));
 }
 
 #[test]
 fn local_by_name_says_nothing() {
     let world = World::new();
-    let mut command = world.bare(["ls", "--store", "local"]);
+    let mut command = world.bare(["acquire", "r", "--ttl", "1m", "--store", "local"]);
     Answer::of(command.env("HOME", world.path("home"))).ok();
     let mut command = world.bare(["ls"]);
     Answer::of(command.env("HOME", world.path("home")).env("LEASE_STORE", "local")).ok();
@@ -65,7 +66,7 @@ fn lease_run_chooses_by_the_same_rules() {
 #[test]
 fn the_state_folder_wins_over_the_home() {
     let world = World::new();
-    let mut command = world.bare(["ls", "--store", "local"]);
+    let mut command = world.bare(["migrate", "--store", "local"]);
     Answer::of(command.env("HOME", world.path("home")).env("XDG_STATE_HOME", world.path("st%41te?"))).ok();
     assert!(world.path("st%41te?/lease-machines/local.db").exists());
     assert!(!world.path("home").exists());
@@ -85,7 +86,7 @@ fn option_variable_and_file_in_this_order() {
     let file = world.path("store");
     let url = |name: &str| format!("sqlite:{}", world.path(name).display());
     fs::write(&file, format!("{}\nanything\n", url("by-file.db"))).unwrap();
-    let mut command = world.bare(["ls"]);
+    let mut command = world.bare(["migrate"]);
     Answer::of(command.env("LEASE_STORE_FILE", &file)).ok();
     assert!(world.path("by-file.db").exists());
     Answer::of(command.env("LEASE_STORE", url("by-variable.db"))).ok();
@@ -106,4 +107,72 @@ fn an_empty_choice_is_no_choice_for_local() {
     Answer::of(command.env("HOME", &home).env("LEASE_STORE_FILE", &missing))
         .fails(78, &[missing.to_str().unwrap(), "No such file"]);
     assert!(!home.exists());
+}
+
+#[test]
+fn what_only_looks_makes_no_store_of_a_mistyped_path() {
+    let world = World::new();
+    let lease = "--owner 1 --token 1";
+    for words in [
+        "ls",
+        "show r",
+        "history r",
+        "check r",
+        "doctor",
+        "revoke r --yes",
+        "prune --older-than 1d",
+        &format!("renew r --ttl 1m {lease}"),
+        &format!("release r {lease}"),
+        "epoch show",
+        "epoch open --yes",
+        "fence check r",
+    ] {
+        let answer = world.lease(words);
+        assert_eq!(answer.out, "", "{words}");
+        answer.fails(78, &["no", "file", "leases.db"]);
+        let mut command = world.bare(words.split(' ').chain(["--store", "local"]));
+        Answer::of(command.env("HOME", world.path("home"))).fails(78, &["no", "file", LOCAL]);
+    }
+    world.lease("ls").fails(78, &["no such file", "lease migrate", "lease run", "lease acquire"]);
+    assert_eq!(fs::read_dir(world.path("")).unwrap().count(), 0, "something was created");
+    let nowhere = format!("sqlite:{}", world.path("no/such/x.db").display());
+    Answer::of(&mut world.bare(["ls", "--store", &nowhere])).fails(78, &["no such file", "no/such/x.db"]);
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_store_is_told_from_others() {
+    let world = World::new();
+    for (store, said) in [
+        ("rel.db", "did you mean sqlite:rel.db"),
+        ("./rel.db", "did you mean sqlite:./rel.db"),
+        ("/tmp/x.db", "did you mean sqlite:/tmp/x.db"),
+        ("Local", "did you mean local"),
+        ("LOCAL", "did you mean local"),
+        ("sqlite:~/x.db", "sqlite:$HOME/x.db"),
+        ("leases", "local"),
+        ("mongo://host/db", "local"),
+    ] {
+        for command in ["ls", "acquire r --ttl 1m", "migrate", "migrate --print"] {
+            let mut command = world.bare(command.split(' ').chain(["--store", store]));
+            // Nothing is opened to print what would be done.
+            let answer = Answer::of(&mut command);
+            if answer.code == Some(0) && store.starts_with("sqlite:") {
+                continue;
+            }
+            answer.fails(78, &[said]);
+        }
+    }
+    assert_eq!(fs::read_dir(world.path("")).unwrap().count(), 0, "something was created");
+}
+
+#[test]
+fn the_doctor_names_the_file_and_who_may_write_it() {
+    let world = World::set_up();
+    let file = world.path("leases.db").canonicalize().unwrap();
+    let file = file.to_str().unwrap();
+    let answer = world.lease("doctor").ok();
+    assert!(answer.out.contains(file) && !answer.out.contains("warning"), "{answer:?}");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
+    let answer = world.lease("doctor").ok();
+    assert!(answer.out.starts_with("warning") && answer.out.contains("chmod go-w"), "{answer:?}");
 }

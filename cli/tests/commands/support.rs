@@ -18,6 +18,13 @@ impl World {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
+    /// With a store that is set up.
+    pub(crate) fn set_up() -> Self {
+        let world = Self::new();
+        world.lease("migrate").ok();
+        world
+    }
+
     /// A path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
