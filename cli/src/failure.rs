@@ -55,6 +55,12 @@ impl Failure {
         Self::new(exit::of_store(error.kind()), message)
     }
 
+    /// The same, with more to say.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+
     /// The code that it stands for.
     pub(crate) fn exit(&self) -> Exit {
         match self.end {

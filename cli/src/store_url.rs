@@ -8,9 +8,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lease_machines_store::{Finding, Severity, Store, StoreError, StoreUrl};
+use lease_machines_store::{Finding, Severity, Store, StoreUrl};
 
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Holds the URL itself.
@@ -98,7 +98,7 @@ impl ChosenStore {
     /// As [`prepare`](Self::prepare), and what the store's own `open` says.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         self.prepare()?;
-        lease_machines_store::open(&self.url).map_err(|error| self.refused(&error))
+        lease_machines_store::open(&self.url).map_err(|error| self.explained(Failure::of_look(&error)))
     }
 
     /// Opens it where it is there, and creates nothing: a mistyped path is not to become a store in which nothing is
@@ -108,16 +108,16 @@ impl ChosenStore {
     ///
     /// What the store's own `open_existing` says.
     pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
-        lease_machines_store::open_existing(&self.url).map_err(|error| self.refused(&error))
+        lease_machines_store::open_existing(&self.url)
+            .map_err(|error| self.explained(Failure::of_look(&error)))
     }
 
-    /// What went wrong before there was a store. The library that takes the URL does not know of `local`.
-    pub(crate) fn refused(&self, error: &StoreError) -> Failure {
-        let mut message = error.to_string();
+    /// What is said where there was no store to ask. The library that takes the URL does not know of `local`.
+    pub(crate) fn explained(&self, failure: Failure) -> Failure {
         if self.local.is_none() && StoreUrl::parse(&self.url).map_or(true, |url| url.scheme != "sqlite") {
-            message.push_str(&format!(" (or {LOCAL}: a file in this user's state folder)"));
+            return failure.and(&format!(" (or {LOCAL}: a file in this user's state folder)"));
         }
-        Failure::new(exit::of_store(error.kind()), message)
+        failure
     }
 
     /// The URL, which may carry a password.
