@@ -53,6 +53,9 @@ pub(crate) struct RunArgs {
     pub(crate) max_hold: Option<Duration>,
 
     /// Do nothing if a command has ended well under this key before
+    ///
+    /// Before means as long as the key is known: `lease prune` forgets those that are older than it is told, but for
+    /// the last of each resource.
     #[arg(long, value_name = "KEY", value_parser = once_key)]
     pub(crate) once: Option<String>,
 

@@ -176,3 +176,14 @@ fn the_doctor_names_the_file_and_who_may_write_it() {
     let answer = world.lease("doctor").ok();
     assert!(answer.out.starts_with("warning") && answer.out.contains("chmod go-w"), "{answer:?}");
 }
+
+/// Who comes next makes a new file and gets the same lease there: the first must not go on for ever.
+#[test]
+fn a_command_whose_lease_file_was_removed_is_stopped_at_its_deadline() {
+    let world = World::set_up();
+    let script = "rm leases.db leases.db-wal leases.db-shm && echo removed && exec sleep 600";
+    let mut command = world.command(["run", "--ttl", "2s", "r", "--", "sh", "-c", script]);
+    let answer = Answer::of(&mut command);
+    assert_eq!(answer.out, "removed\n", "{answer:?}");
+    answer.fails(79, &["leases.db", "was removed or replaced while it was open"]);
+}
