@@ -191,6 +191,22 @@ impl Batch {
         }
     }
 
+    #[cfg(feature = "measure")]
+    pub(super) fn bare_upsert(&self, resource: &ResourceName, value: i64) -> rusqlite::Result<()> {
+        const UPSERT: &str = "INSERT INTO bare VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE
+             SET value = excluded.value, other = excluded.other";
+        let mut upsert = match self.connection.prepare_cached(UPSERT) {
+            Ok(upsert) => upsert,
+            Err(_) => {
+                self.connection.execute_batch(
+                    "CREATE TABLE bare (name TEXT NOT NULL PRIMARY KEY, value INTEGER, other INTEGER) WITHOUT ROWID",
+                )?;
+                self.connection.prepare_cached(UPSERT)?
+            }
+        };
+        upsert.execute(params![resource.as_str(), value, value]).map(drop)
+    }
+
     /// Loads, decides, writes.
     fn decide<T>(
         &self,

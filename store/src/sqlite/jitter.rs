@@ -26,14 +26,16 @@ impl Jitter {
 
     /// How long to leave a lock alone that one has been waiting for this long.
     ///
-    /// At first about as long as a commit takes. Later some milliseconds, however long it lasts: of fifty that wait, one
-    /// looks every 80 µs or so, which keeps the lock busy without keeping the processors busy with looking (each look
-    /// costs some 15 µs), and each has the same chance, so that nobody is left behind.
+    /// - At first about as long as a commit takes.
+    /// - Then some milliseconds: of fifty that wait, one looks every 80 µs or so, which keeps the lock busy without
+    ///   keeping the processors busy with looking (each look costs some 15 µs).
+    /// - The few who have had no luck for so long look more often than the others.
+    /// - Where even that does not help, everybody waits as long, and looking is what there is too much of.
     pub(super) fn pause(&mut self, waited: Duration) -> Duration {
         match waited.as_micros() {
             0..=500 => self.between(50, 250),
+            150_000..=450_000 => self.between(200, 1_000),
             501..=1_000_000 => self.between(1_000, 7_000),
-            // Hundreds, then.
             _ => self.between(4_000, 20_000),
         }
     }

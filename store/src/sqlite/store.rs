@@ -111,6 +111,13 @@ impl SqliteStore {
         schema::TABLES
     }
 
+    /// What a decision is measured against: one row written through the same queue and commit, decided by nobody.
+    #[cfg(feature = "measure")]
+    #[doc(hidden)]
+    pub fn bare_upsert(&self, resource: ResourceName, value: i64) -> Answer<'_, ()> {
+        self.write(move |batch| batch.bare_upsert(&resource, value).map(Ok))
+    }
+
     fn start(target: Target, options: SqliteOptions) -> Result<Self, StoreError> {
         let history = options.history;
         let max_ttl = options.max_ttl;
