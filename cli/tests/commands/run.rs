@@ -234,7 +234,7 @@ fn events_tell_of_waiting_of_renewals_and_of_a_loss() {
 
 #[test]
 fn a_target_for_events_that_cannot_be_opened_is_told_before_anything_is_taken() {
-    let world = World::new();
+    let world = World::set_up();
     nix::unistd::mkfifo(&world.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     for (target, code, word) in [
         ("no/such/folder/events", 78, "No such file"),
