@@ -11,6 +11,7 @@ mod jobs;
 mod leftovers;
 mod load;
 mod loss;
+mod options;
 mod pipes;
 mod support;
 mod suspend;
@@ -39,6 +40,7 @@ fn main() -> std::process::ExitCode {
         container::trials(),
         load::trials(),
         suspend::trials(),
+        options::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
