@@ -38,10 +38,7 @@ pub(crate) struct Cli {
 
 /// The variables that are read, and what they are for.
 pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
-    (
-        "LEASE_STORE",
-        "the store, where --store is not given; set by lease run, for its command, where --store was given",
-    ),
+    ("LEASE_STORE", "the store, where --store is not given; lease run --store sets it for its command"),
     ("LEASE_STORE_FILE", "a file whose first line is the store, where LEASE_STORE is not set either"),
     ("XDG_STATE_HOME", "where the store `local` is kept (lease-machines/local.db); else ~/.local/state"),
     ("LEASE_RESOURCE", "set by lease run, for its command: what the lease is on"),

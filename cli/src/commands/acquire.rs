@@ -54,11 +54,12 @@ pub(crate) struct Acquire {
 
     /// How long it lasts unless it is renewed: a bare number is seconds, 1m30s or 500ms works too. At least 1ms, at most
     /// what the store allows (24h unless it was set up otherwise)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive, allow_hyphen_values = true)]
     ttl: Duration,
 
     /// How long to wait where another holds it: a bare number is seconds, `forever` waits as long as it takes
-    #[arg(short, long, value_name = "DURATION", value_parser = Wait::parse, default_value = "0s")]
+    #[arg(short, long, value_name = "DURATION", value_parser = Wait::parse, default_value = "0s",
+        allow_hyphen_values = true)]
     wait: Wait,
 
     /// Shown to others who ask who holds it. Default: user@host:pid, of the process that ran this one

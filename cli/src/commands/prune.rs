@@ -21,7 +21,7 @@ use crate::output::{self, views::Big};
 #[derive(Args, Debug)]
 pub(crate) struct Prune {
     /// Forget what ended longer ago than this: a bare number is seconds, 30d or 12h works too
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     older_than: Duration,
 
     /// Do not ask. Needed with --older-than 0 where nobody can be asked: standard input or standard error is no terminal

@@ -26,7 +26,7 @@ pub(crate) struct Release {
     result: WorkEnded,
 
     /// Keep others out until this long after the grant, where it is not over yet: a bare number is seconds
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "0s")]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, default_value = "0s")]
     at_least: Duration,
 
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(crate) struct Renew {
 
     /// How long it goes on from now: a bare number is seconds, 1m30s or 500ms works too. At least 1ms, at most what the
     /// store allows (24h unless it was set up otherwise)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive, allow_hyphen_values = true)]
     ttl: Duration,
 
     #[command(flatten)]

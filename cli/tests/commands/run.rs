@@ -126,6 +126,7 @@ fn slips_on_the_command_line_are_named() {
     Answer::from(once).fails(64, &["--once", "at least one byte"]);
     world.lease("run --ttl -1 r -- /bin/true").fails(64, &["'-1' for '--ttl <DURATION>'"]);
     world.lease("run --max-hold -1s r -- /bin/true").fails(64, &["'-1s' for '--max-hold <DURATION>'"]);
+    world.lease("acquire r --ttl -1").fails(64, &["'-1' for '--ttl <DURATION>'"]);
     world.lease("run nightly echo hi").fails(64, &["tip: write -- before the command"]);
 }
 

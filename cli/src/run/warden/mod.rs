@@ -8,6 +8,7 @@ mod command;
 mod core;
 mod link;
 mod patience;
+mod prepare;
 mod report;
 mod requests;
 
@@ -18,27 +19,24 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use lease_machines::{FencingToken, KeeperOptions, Outcome};
-use lease_machines_store::{GuardError, Store, open_marks};
+use lease_machines::{FencingToken, Outcome};
+use lease_machines_store::GuardError;
 use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use self::core::{Action, Core};
 use self::link::Link;
-use self::patience::Patience;
+use self::prepare::{Prepared, prepare};
 use self::report::Report;
 use self::requests::{Heard, News, Requests};
-use super::args::{RunArgs, Wait};
+use super::args::RunArgs;
 use super::course::{Left, Why};
 use super::events::Event;
 use super::page::{Page, Verdict};
 use super::tree::{Reached, Tree};
 use super::wire::{Inbox, Note, Order, Plan};
-use crate::duration;
 use crate::exit::{self, Exit};
-use crate::failure::Failure;
-use crate::store_url::ChosenStore;
 use crate::sys::latency::Slice;
 use crate::sys::process::{self, Change, Ended, Waited};
 use crate::sys::ready::Ready;
@@ -138,64 +136,6 @@ fn read_plan(socket: &mut UnixStream, inbox: &mut Inbox) -> io::Result<Plan> {
             read => inbox.push(buffer.get(..read).unwrap_or_default()),
         }
     }
-}
-
-/// What a run needs before it asks for anything.
-struct Prepared {
-    requests: Requests,
-    options: KeeperOptions,
-    wait: lease_machines::Wait,
-    /// For the command's `$LEASE_STORE`.
-    store: Option<String>,
-}
-
-fn prepare(args: &RunArgs, link: &mut Link) -> Result<Prepared, Failure> {
-    let cadence = args.cadence().map_err(|message| Failure::new(Exit::Usage, message))?;
-    let claim = command::claim(args, cadence.ttl())?;
-    let chosen = ChosenStore::resolve(args.store.as_deref())?;
-    if let Some(notice) = chosen.notice() {
-        link.tell(&Note::Say(notice));
-    }
-    let store = chosen.open()?;
-    fits(args, store.as_ref())?;
-    // Before anything is waited for: a fence that cannot be reached is a mistake that is better told now.
-    let marks = args.fence.as_deref().map(open_marks).transpose();
-    let marks = marks.map_err(|error| Failure::of_look(&error))?;
-    let now = clock::now();
-    let wait = match args.wait {
-        _ if args.no_wait || args.skip_if_held => lease_machines::Wait::No,
-        Wait::For(Duration::ZERO) => lease_machines::Wait::No,
-        Wait::For(limit) => lease_machines::Wait::Until(now.saturating_add(limit)),
-        Wait::Forever => lease_machines::Wait::Forever,
-    };
-    let first_term = cadence.ttl().min(KeeperOptions::FIRST_TERM);
-    let options = KeeperOptions::new(cadence)
-        .with_wait(Patience::of_keeper(wait, first_term, now))
-        .with_max_hold(args.max_hold);
-    let requests = Requests::new(store, claim).with_marks(marks);
-    let folder = std::env::current_dir().unwrap_or_default();
-    Ok(Prepared { requests, options, wait, store: chosen.for_command(&folder) })
-}
-
-/// Whether the store can do what is asked for. What it would refuse later, at the first renewal or at the release, is
-/// refused before the command starts.
-fn fits(args: &RunArgs, store: &dyn Store) -> Result<(), Failure> {
-    let capabilities = store.capabilities();
-    if !capabilities.durable {
-        let message = "the store is in the memory of this run alone, so it keeps nobody out; expected one that others \
-                       can open, such as sqlite:/var/lib/jobs/leases.db";
-        return Err(Failure::new(Exit::Configuration, message));
-    }
-    for (option, found, does) in
-        [("--ttl", args.ttl, "grants"), ("--at-least", args.at_least, "holds back for")]
-    {
-        if found > capabilities.max_ttl {
-            let (found, most) = (duration::show(found), duration::show(capabilities.max_ttl));
-            let message = format!("{option} is {found}; this store {does} at most {most} (its max_ttl)");
-            return Err(Failure::new(Exit::Usage, message));
-        }
-    }
-    Ok(())
 }
 
 /// What the warden was given, or found at its start.
