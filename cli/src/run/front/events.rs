@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -28,7 +29,10 @@ pub(crate) struct Events {
     resource: String,
     lines: SyncSender<String>,
     finished: Receiver<()>,
+    /// Dropped since the last line that was taken.
     dropped: u64,
+    /// The last word of the thread, which has room for it where the queue has none.
+    last: Arc<Mutex<Option<String>>>,
 }
 
 impl Events {
@@ -45,16 +49,18 @@ impl Events {
         };
         let (lines, queue) = sync_channel(MOST_UNREAD);
         let (finish, finished) = channel();
+        let last = Arc::default();
+        let last_of_thread = Arc::clone(&last);
         let write = move || {
             signals::block_all();
-            write_all(target, &queue);
+            write_all(target, &queue, &last_of_thread);
             drop(finish);
         };
         thread::Builder::new()
             .name("events".into())
             .spawn(write)
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot start a thread: {error}")))?;
-        Ok(Self { resource: resource.to_owned(), lines, finished, dropped: 0 })
+        Ok(Self { resource: resource.to_owned(), lines, finished, dropped: 0, last })
     }
 
     /// Writes one line, after one that says how many were dropped before it.
@@ -76,8 +82,8 @@ impl Events {
 
     /// Waits until all is written, at most that long.
     pub(crate) fn finish(self, limit: Duration) {
-        if let Some(dropped) = self.note_dropped() {
-            let _ = self.lines.try_send(dropped);
+        if let Ok(mut last) = self.last.lock() {
+            *last = self.note_dropped();
         }
         drop(self.lines);
         // Either it has written everything, or nobody reads.
@@ -90,8 +96,9 @@ impl Events {
 }
 
 /// A disk may be full for a while; a reader that went away does not come back.
-fn write_all(mut target: File, queue: &Receiver<String>) {
-    for line in queue {
+fn write_all(mut target: File, queue: &Receiver<String>, last: &Mutex<Option<String>>) {
+    let last = std::iter::once_with(|| last.lock().ok()?.take()).flatten();
+    for line in queue.iter().chain(last) {
         if let Err(error) = target.write_all(line.as_bytes()) {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 return;
@@ -159,7 +166,9 @@ mod tests {
         let mut reader = File::from(reader);
         let (lines, queue) = sync_channel(MOST_UNREAD);
         let (finish, finished) = channel();
-        let mut events = Events { resource: "r".to_owned(), lines, finished, dropped: 0 };
+        let last = Arc::default();
+        let last_of_thread = Arc::clone(&last);
+        let mut events = Events { resource: "r".to_owned(), lines, finished, dropped: 0, last };
         let target = File::from(writer);
         // Nobody takes a line out yet, as behind a pipe that is full.
         let total = MOST_UNREAD + 7;
@@ -168,7 +177,7 @@ mod tests {
         }
         events.count(2);
         let written = thread::spawn(move || {
-            write_all(target, &queue);
+            write_all(target, &queue, &last_of_thread);
             drop(finish);
         });
         let reading = thread::spawn(move || {
