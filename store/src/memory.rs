@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, OwnerId};
 
-use crate::decide::{self, At, Decided, Effects, Known, MAX_TOKEN, Opened, Row, Standing, Write, micros};
+use crate::decide::{self, At, Decided, Effects, Known, MAX_TOKEN, Row, Standing, Write, micros};
 use crate::owner::random;
 use crate::{
     Acquired, Answer, Capabilities, Claim, End, Ending, Epoch, ErrorKind, Finding, Grant, HistoryEntry,
     HoldOutcome, Inspection, LeaseRef, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Severity,
-    Store, StoreError, WorkResult, check,
+    Store, StoreError, check,
 };
 
 /// A store for tests: the decisions of the embedded one, without a file, on a clock that stands still until it is told
@@ -198,15 +198,15 @@ impl State {
         let at = self.at();
         let mut row = self.resources.get(resource).map(|found| found.row.clone()).unwrap_or_default();
         let Decided { answer, effects } = decision(&mut row, &self.standing, &at);
-        self.carry_out(resource, row, &at, effects);
+        self.carry_out(resource, row, effects);
         answer
     }
 
-    fn carry_out(&mut self, resource: &ResourceName, row: Row, at: &At, effects: Effects) {
+    fn carry_out(&mut self, resource: &ResourceName, row: Row, effects: Effects) {
         if effects.write != Write::Nothing {
             let kept = self.resources.entry(resource.clone()).or_default();
             kept.row = row;
-            kept.record(at, &effects);
+            kept.record(&effects);
         }
         if let Some(end) = effects.good {
             if let Some(once) = &end.once {
@@ -237,12 +237,9 @@ impl State {
         let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(MAX_TTL) };
         self.standing = Standing { epoch: fresh_epoch()?, floor, grants_from };
         for resource in self.resources.values_mut() {
-            let live = resource.row.live(at.now).map(|held| held.token);
-            if let Some(entry) = live.and_then(|token| resource.history.get_mut(&token)) {
-                if entry.outcome == HoldOutcome::Held {
-                    entry.outcome = HoldOutcome::EpochLost;
-                    entry.ends_at = at.wall;
-                }
+            let lost = resource.row.live(at.now).filter(|held| !held.retained);
+            if let Some(entry) = lost.map(|held| held.ended(HoldOutcome::EpochLost, at.now, at.wall)) {
+                resource.history.entry(entry.token).or_insert(entry);
             }
             if let (true, Some(held)) = (dead, &mut resource.row.lease) {
                 held.expires_at = held.expires_at.min(at.now);
@@ -278,9 +275,8 @@ impl State {
         }
         if let Some(before) = at.wall.checked_sub(older_than) {
             for resource in self.resources.values_mut() {
-                let current = resource.row.lease.as_ref().map(|held| held.token);
-                resource.history.retain(|token, hold| {
-                    let keep = hold.ends_at > before || Some(*token) == current;
+                resource.history.retain(|_, hold| {
+                    let keep = hold.ends_at > before;
                     pruned.history = pruned.history.saturating_add(u64::from(!keep));
                     keep
                 });
@@ -298,71 +294,19 @@ impl State {
 
 impl Resource {
     /// Writes the history that goes with a decision.
-    fn record(&mut self, at: &At, effects: &Effects) {
-        if let Some(closing) = &effects.closed {
-            if let Some(entry) =
-                self.history.get_mut(&closing.token).filter(|entry| entry.outcome == HoldOutcome::Held)
-            {
-                entry.outcome = closing.outcome;
-                entry.result = closing.result;
-                entry.reason.clone_from(&closing.reason);
-                entry.ends_at = closing.at.unwrap_or(entry.ends_at);
-            }
-        }
-        match (&effects.opened, &self.row.lease) {
-            (Some(Opened::Lease), Some(held)) => {
-                let mut entry = entry(held.token, held.owner, at.wall);
-                entry.label.clone_from(&held.label);
-                entry.identity.clone_from(&held.identity);
-                entry.ends_at = at.wall.checked_add(held.ttl).unwrap_or(at.wall);
-                self.history.insert(held.token, entry);
-            }
-            (Some(Opened::Burnt { token, reason }), _) => {
-                let mut entry = entry(*token, OwnerId::new(0), at.wall);
-                entry.outcome = HoldOutcome::Revoked;
-                entry.reason.clone_from(reason);
-                self.history.insert(*token, entry);
-            }
-            _ => {}
-        }
-        if let (true, Some(held)) = (effects.renewed, &self.row.lease) {
-            if let Some(entry) = self.history.get_mut(&held.token) {
-                entry.renewed_at = at.wall;
-                entry.renewals = entry.renewals.saturating_add(1);
-                entry.ends_at = at.wall.checked_add(held.ttl).unwrap_or(at.wall);
-            }
+    fn record(&mut self, effects: &Effects) {
+        for entry in effects.ended.iter().chain(&effects.burnt) {
+            self.history.entry(entry.token).or_insert_with(|| entry.clone());
         }
         while self.history.len() > HISTORY {
             self.history.pop_first();
         }
     }
 
-    fn history(&self, now: Duration, limit: usize) -> Vec<HistoryEntry> {
-        let current = self.row.live(now.max(self.row.observed)).map(|held| held.token);
-        let told = |entry: &HistoryEntry| {
-            let mut entry = entry.clone();
-            if entry.outcome == HoldOutcome::Held && Some(entry.token) != current {
-                entry.outcome = HoldOutcome::Expired;
-            }
-            entry
-        };
-        self.history.values().rev().take(limit).map(told).collect()
-    }
-}
-
-fn entry(token: FencingToken, owner: OwnerId, at: SystemTime) -> HistoryEntry {
-    HistoryEntry {
-        token,
-        owner,
-        label: None,
-        identity: None,
-        granted_at: at,
-        renewed_at: at,
-        renewals: 0,
-        ends_at: at,
-        outcome: HoldOutcome::Held,
-        result: WorkResult::Unknown,
-        reason: None,
+    fn history(&self, at: &At, limit: usize) -> Vec<HistoryEntry> {
+        let current = self.row.current_hold(at.now, at.wall);
+        let current = current.filter(|entry| !self.history.contains_key(&entry.token));
+        current.into_iter().chain(self.history.values().rev().cloned()).take(limit).collect()
     }
 }
 
@@ -461,7 +405,7 @@ impl Store for MemoryStore {
         self.answer(move |store| {
             let state = store.state();
             let found = state.resources.get(&resource);
-            Ok(found.map(|found| found.history(state.now, limit)).unwrap_or_default())
+            Ok(found.map(|found| found.history(&state.at(), limit)).unwrap_or_default())
         })
     }
 

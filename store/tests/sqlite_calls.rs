@@ -208,6 +208,9 @@ fn a_new_epoch_ends_every_lease_of_the_old_one() {
     let next = granted(&store, claim("job", 2));
     assert!(next.token.value() >= grant.token.value() + (1 << 32));
     assert_eq!(next.epoch, new);
+    let history = block_on(store.history(name("job"), 9)).unwrap();
+    let seen: Vec<_> = history.iter().map(|hold| (hold.owner.value(), hold.outcome)).collect();
+    assert_eq!(seen, [(2, HoldOutcome::Held), (1, HoldOutcome::EpochLost)]);
 }
 
 #[test]

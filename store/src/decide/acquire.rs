@@ -2,7 +2,7 @@
 
 use lease_machines::{Decision, LeaseAuthority, Rejection};
 
-use super::{At, Closing, Decided, Effects, Held, Opened, Row, Standing, Write, same_epoch};
+use super::{At, Decided, Effects, Held, Row, Standing, Write, same_epoch};
 use crate::{Acquired, Claim, End, ErrorKind, Grant, HoldOutcome, StoreError};
 
 /// What a store has found out about a claim beside the row.
@@ -51,12 +51,12 @@ pub(crate) fn acquire(
             if authority.observed() < standing.grants_from {
                 return Decided::only(Err(held_back(standing, &authority)));
             }
-            let closed = row.lease.as_ref().map(|old| {
-                if authority.observed() < old.expires_at {
-                    Closing::at(old.token, HoldOutcome::Rotated, at.wall)
-                } else {
-                    Closing::expired(old.token)
-                }
+            // One that is held back has ended before, when it was released.
+            let ended = row.lease.as_ref().filter(|old| !old.retained).map(|old| {
+                let now = authority.observed();
+                let live = now < old.expires_at;
+                let outcome = if live { HoldOutcome::Rotated } else { HoldOutcome::Expired };
+                old.ended(outcome, now, at.wall)
             });
             row.record(&authority);
             let ttl = lease.expires_at().saturating_sub(row.observed);
@@ -68,18 +68,16 @@ pub(crate) fn acquire(
                 ttl,
                 epoch: standing.epoch,
                 retained: false,
+                granted_wall: at.wall,
+                renewed_wall: at.wall,
+                renewals: 0,
                 label: claim.label.clone(),
                 identity: claim.identity.clone(),
             });
             row.asker = Some((claim.owner, claim.attempt));
             Decided {
                 answer: Ok(Acquired::Granted(Grant::new(lease.token(), ttl, standing.epoch))),
-                effects: Effects {
-                    write: Write::Whole,
-                    closed,
-                    opened: Some(Opened::Lease),
-                    ..Effects::default()
-                },
+                effects: Effects { write: Write::Whole, ended, ..Effects::default() },
             }
         }
         Decision::Rejected(reason) => {
@@ -104,11 +102,11 @@ fn echo(row: &mut Row, standing: &Standing, at: &At, claim: &Claim, attempt: u64
         }
         if own {
             // The answer says that the lease is over: that has to stay so.
-            let closed = Some(Closing::expired(held.token));
+            let ended = Some(held.ended(HoldOutcome::Expired, now, at.wall));
             row.observed = now;
             return Decided {
                 answer: Err(superseded(claim, "its lease has run out")),
-                effects: Effects { write: Write::Observation, closed, ..Effects::default() },
+                effects: Effects { write: Write::Observation, ended, ..Effects::default() },
             };
         }
     }

@@ -10,7 +10,7 @@ mod vacate;
 
 pub(crate) use acquire::{Known, acquire};
 pub(crate) use renew::renew;
-pub(crate) use row::{At, Closing, Effects, Held, MAX_TOKEN, Opened, Row, Standing, Write, micros};
+pub(crate) use row::{At, Effects, Held, MAX_TOKEN, Row, Standing, Write, micros};
 pub(crate) use vacate::{release, revoke, withdraw};
 
 use crate::{Epoch, StoreError};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lease_machines::{Decision, Rejection};
 
-use super::{At, Closing, Decided, Effects, Row, Standing, Write, same_epoch};
-use crate::{Grant, LeaseRef, Renewed, StoreError};
+use super::{At, Decided, Effects, Row, Standing, Write, same_epoch};
+use crate::{Grant, HoldOutcome, LeaseRef, Renewed, StoreError};
 
 /// Decides `renew`.
 pub(crate) fn renew(
@@ -37,14 +37,16 @@ pub(crate) fn renew(
             if let Some(held) = &mut row.lease {
                 held.expires_at = renewed.expires_at();
                 held.ttl = remaining;
+                held.renewed_wall = at.wall;
+                held.renewals = held.renewals.saturating_add(1);
             }
             Decided {
                 answer: Ok(Renewed::Renewed(Grant::new(lease.token, remaining, standing.epoch))),
-                effects: Effects { write: Write::Renewal, renewed: true, ..Effects::default() },
+                effects: Effects { write: Write::Renewal, ..Effects::default() },
             }
         }
         Decision::Rejected(reason) => {
-            let effects = refused(row, authority.observed(), reason, rewound);
+            let effects = refused(row, at, authority.observed(), reason, rewound);
             Decided { answer: Ok(Renewed::Rejected(row.rejected(reason, authority.observed()))), effects }
         }
         // The core answers a renewal or a rejection.
@@ -78,6 +80,7 @@ pub(super) fn rewound(
 /// What a refusal leaves behind: an expiry that was told stays told.
 pub(super) fn refused(
     row: &mut Row,
+    at: &At,
     observed: Duration,
     reason: Rejection,
     rewound: Option<lease_machines::FencingToken>,
@@ -88,7 +91,7 @@ pub(super) fn refused(
     row.observed = observed;
     Effects {
         write: Write::Observation,
-        closed: row.lease.as_ref().map(|held| Closing::expired(held.token)),
+        ended: row.lease.as_ref().map(|held| held.ended(HoldOutcome::Expired, observed, at.wall)),
         rewound,
         ..Effects::default()
     }

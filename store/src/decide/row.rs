@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use lease_machines::{Checkpoint, ClockPolicy, FencingToken, Lease, LeaseAuthority, OwnerId};
 
 use crate::{
-    End, Epoch, ErrorKind, HoldOutcome, Inspection, Occupant, Rejected, ResourceName, StoreError, Vacated,
-    VacatedHow, WorkResult,
+    End, Epoch, ErrorKind, HistoryEntry, HoldOutcome, Inspection, Occupant, Rejected, ResourceName,
+    StoreError, Vacated, VacatedHow, WorkResult,
 };
 
 /// The last token: the greatest number that every engine's signed 64-bit integer holds.
@@ -39,6 +39,10 @@ pub(crate) struct Held {
     pub(crate) epoch: Epoch,
     /// The work has ended; only an `at_least` holds the resource back.
     pub(crate) retained: bool,
+    /// For the history, by the wall clock.
+    pub(crate) granted_wall: SystemTime,
+    pub(crate) renewed_wall: SystemTime,
+    pub(crate) renewals: u64,
     pub(crate) label: Option<String>,
     pub(crate) identity: Option<String>,
 }
@@ -66,12 +70,10 @@ pub(crate) struct At {
 #[derive(Default, Debug)]
 pub(crate) struct Effects {
     pub(crate) write: Write,
-    /// A hold of the history that ends.
-    pub(crate) closed: Option<Closing>,
-    /// A hold of the history that begins; the row's lease has the rest.
-    pub(crate) opened: Option<Opened>,
-    /// The lease of the row was renewed.
-    pub(crate) renewed: bool,
+    /// What goes into the history: a hold that has ended. One that goes on is in its row.
+    pub(crate) ended: Option<HistoryEntry>,
+    /// And a token that was burnt without a hold.
+    pub(crate) burnt: Option<HistoryEntry>,
     /// Work that ended well.
     pub(crate) good: Option<End>,
     /// No request of this owner is to be granted any more.
@@ -92,34 +94,50 @@ pub(crate) enum Write {
     Whole,
 }
 
-/// A hold that ends.
-#[derive(Debug)]
-pub(crate) struct Closing {
-    pub(crate) token: FencingToken,
-    pub(crate) outcome: HoldOutcome,
-    /// `None` where it ended at its own deadline.
-    pub(crate) at: Option<SystemTime>,
-    pub(crate) result: WorkResult,
-    pub(crate) reason: Option<String>,
-}
-
-impl Closing {
-    pub(crate) fn expired(token: FencingToken) -> Self {
-        Self { token, outcome: HoldOutcome::Expired, at: None, result: WorkResult::Unknown, reason: None }
+impl Held {
+    /// The hold as the history shows it, ended like this; one that ran out did so at its own deadline.
+    pub(crate) fn ended(&self, outcome: HoldOutcome, now: Duration, wall: SystemTime) -> HistoryEntry {
+        let ends_at = if outcome == HoldOutcome::Expired {
+            wall.checked_sub(now.saturating_sub(self.expires_at)).unwrap_or(wall)
+        } else {
+            wall
+        };
+        HistoryEntry { outcome, ends_at, ..self.going_on(now, wall) }
     }
 
-    pub(crate) fn at(token: FencingToken, outcome: HoldOutcome, at: SystemTime) -> Self {
-        Self { token, outcome, at: Some(at), result: WorkResult::Unknown, reason: None }
+    /// The hold as the history shows it while it lasts.
+    fn going_on(&self, now: Duration, wall: SystemTime) -> HistoryEntry {
+        HistoryEntry {
+            token: self.token,
+            owner: self.owner,
+            label: self.label.clone(),
+            identity: self.identity.clone(),
+            granted_at: self.granted_wall,
+            renewed_at: self.renewed_wall,
+            renewals: self.renewals,
+            ends_at: wall.checked_add(self.expires_at.saturating_sub(now)).unwrap_or(wall),
+            outcome: HoldOutcome::Held,
+            result: WorkResult::Unknown,
+            reason: None,
+        }
     }
 }
 
-/// A hold that begins.
-#[derive(Debug)]
-pub(crate) enum Opened {
-    /// The lease of the row.
-    Lease,
-    /// A revoke of a vacant resource: a token burnt, and why.
-    Burnt { token: FencingToken, reason: Option<String> },
+/// A revoke of a resource that nobody held, as the history shows it.
+pub(crate) fn burnt(token: FencingToken, reason: Option<String>, wall: SystemTime) -> HistoryEntry {
+    HistoryEntry {
+        token,
+        owner: OwnerId::new(0),
+        label: None,
+        identity: None,
+        granted_at: wall,
+        renewed_at: wall,
+        renewals: 0,
+        ends_at: wall,
+        outcome: HoldOutcome::Revoked,
+        result: WorkResult::Unknown,
+        reason,
+    }
 }
 
 impl Row {
@@ -157,6 +175,18 @@ impl Row {
     /// The lease, if it is live.
     pub(crate) fn live(&self, now: Duration) -> Option<&Held> {
         self.lease.as_ref().filter(|held| now < held.expires_at)
+    }
+
+    /// The current hold for the history, unless it has been put there already: it goes on, or has run out and nobody
+    /// was told yet.
+    pub(crate) fn current_hold(&self, now: Duration, wall: SystemTime) -> Option<HistoryEntry> {
+        let now = now.max(self.observed);
+        let held = self.lease.as_ref().filter(|held| !held.retained)?;
+        Some(if now >= held.expires_at {
+            held.ended(HoldOutcome::Expired, now, wall)
+        } else {
+            held.going_on(now, wall)
+        })
     }
 
     /// Who holds the resource.

@@ -3,9 +3,11 @@
 use lease_machines::{Decision, FencingToken, OwnerId, Rejection};
 
 use super::renew::{refused, rewound, usable};
-use super::{At, Closing, Decided, Effects, Opened, Row, Standing, Write};
+use super::row::burnt;
+use super::{At, Decided, Effects, Row, Standing, Write};
 use crate::{
-    End, Ending, HoldOutcome, LeaseRef, Rejected, Released, Revoked, Vacated, VacatedHow, WorkResult,
+    End, Ending, HistoryEntry, HoldOutcome, LeaseRef, Rejected, Released, Revoked, Vacated, VacatedHow,
+    WorkResult,
 };
 
 /// Decides `release`.
@@ -38,9 +40,11 @@ pub(crate) fn release(
                 end.once.clone_from(&ending.once);
                 end
             });
-            let mut closed = Closing::at(lease.token, HoldOutcome::Released, at.wall);
-            closed.result = ending.result;
-            let effects = Effects { write: Write::Whole, closed: Some(closed), good, ..Effects::default() };
+            let ended = row.lease.as_ref().map(|held| HistoryEntry {
+                result: ending.result,
+                ..held.ended(HoldOutcome::Released, row.observed, at.wall)
+            });
+            let effects = Effects { write: Write::Whole, ended, good, ..Effects::default() };
             let answer = match retain(row, ending) {
                 Some(remaining) => Released::Retained(remaining),
                 None => {
@@ -51,7 +55,7 @@ pub(crate) fn release(
             Decided { answer: Ok(answer), effects }
         }
         Decision::Rejected(reason) => {
-            let effects = refused(row, authority.observed(), reason, rewound);
+            let effects = refused(row, at, authority.observed(), reason, rewound);
             Decided { answer: Ok(Released::Rejected(row.rejected(reason, authority.observed()))), effects }
         }
         // The core answers a release or a rejection.
@@ -95,15 +99,18 @@ fn vacate_own(row: &mut Row, standing: &Standing, at: &At, owner: OwnerId) -> De
             match authority.release(owner, token, at.now) {
                 Decision::Released => {
                     row.record(&authority);
+                    let ended = row
+                        .lease
+                        .as_ref()
+                        .map(|held| held.ended(HoldOutcome::Withdrawn, row.observed, at.wall));
                     row.vacate(VacatedHow::Withdrawn);
-                    let closed = Some(Closing::at(token, HoldOutcome::Withdrawn, at.wall));
                     Decided {
                         answer: Ok(Released::Released),
-                        effects: Effects { write: Write::Whole, closed, ..Effects::default() },
+                        effects: Effects { write: Write::Whole, ended, ..Effects::default() },
                     }
                 }
                 _ => {
-                    let effects = refused(row, now, Rejection::Expired, None);
+                    let effects = refused(row, at, now, Rejection::Expired, None);
                     Decided { answer: Ok(Released::Rejected(row.rejected(Rejection::Expired, now))), effects }
                 }
             }
@@ -136,20 +143,17 @@ pub(crate) fn revoke(
     }
     row.record(&authority);
     let live = row.live(row.observed).is_some_and(|held| !held.retained);
-    let mut closed = row.lease.as_ref().filter(|held| !held.retained).map(|held| {
-        if live {
-            Closing::at(held.token, HoldOutcome::Revoked, at.wall)
-        } else {
-            Closing::expired(held.token)
-        }
+    let mut ended = row.lease.as_ref().filter(|held| !held.retained).map(|held| {
+        let outcome = if live { HoldOutcome::Revoked } else { HoldOutcome::Expired };
+        held.ended(outcome, row.observed, at.wall)
     });
-    let mut opened = None;
+    let mut burnt_alone = None;
     if live {
-        if let Some(closing) = &mut closed {
-            closing.reason = reason;
+        if let Some(entry) = &mut ended {
+            entry.reason = reason;
         }
     } else if let Ok(token) = answer {
-        opened = Some(Opened::Burnt { token, reason });
+        burnt_alone = Some(burnt(token, reason, at.wall));
     }
     if row.lease.as_ref().is_some_and(|held| held.retained) {
         // Its holder had released it, and may ask again whether it did.
@@ -162,6 +166,6 @@ pub(crate) fn revoke(
             Ok(burnt) => Revoked::Burnt(burnt),
             Err(reason) => Revoked::Rejected(Rejected::new(reason)),
         }),
-        effects: Effects { write: Write::Whole, closed, opened, ..Effects::default() },
+        effects: Effects { write: Write::Whole, ended, burnt: burnt_alone, ..Effects::default() },
     }
 }

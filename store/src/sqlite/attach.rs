@@ -105,21 +105,9 @@ pub(super) fn attach(
                 [observed],
             )
             .map_err(error)?;
-        transaction
-            .execute("UPDATE lease_history SET ends_at = min(ends_at, ?1) WHERE outcome = 0", [wall])
-            .map_err(error)?;
         // A wall clock that once stood in the future must not ask for this again at every boot.
         transaction.execute("UPDATE lease_row SET wall = ?1 WHERE wall > ?1", [wall]).map_err(error)?;
     } else {
-        // First the history, whose deadlines are found through the rows' old ones.
-        transaction
-            .execute(
-                "UPDATE lease_history SET ends_at = ?2 + (SELECT ttl FROM lease_row WHERE name = lease_history.name) / 1000
-                 WHERE outcome = 0 AND EXISTS (SELECT 1 FROM lease_row AS held WHERE held.name = lease_history.name
-                    AND held.token = lease_history.token AND held.expires_at > ?1)",
-                params![observed, wall],
-            )
-            .map_err(error)?;
         transaction
             .execute(
                 "UPDATE lease_row SET expires_at = ?1 + ttl WHERE token IS NOT NULL AND expires_at > ?1",

@@ -165,15 +165,22 @@ impl Batch {
         let floor = base.standing.floor.max(greatest).saturating_add(LEAP);
         let floor = floor.max(above).max(micros(at.wall)).min(MAX_TOKEN);
         let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(self.settings.max_ttl) };
-        let wall = micros(at.wall) as i64;
         self.connection.execute(
             "UPDATE lease_store SET epoch = ?1, floor = ?2, grants_from = ?3 WHERE id = 1",
             params![bits, floor as i64, nanos(grants_from)],
         )?;
-        self.connection.execute(
-            "UPDATE lease_history SET outcome = ?1, ends_at = min(ends_at, ?2) WHERE outcome = 0 AND ends_at > ?2",
-            params![history::outcome_code(crate::HoldOutcome::EpochLost), wall],
-        )?;
+        if self.settings.keep.is_some() {
+            self.connection.execute(
+                "INSERT OR IGNORE INTO lease_history
+                 SELECT name, token, owner, label, identity, granted_wall, renewed_wall, renewals, ?1, ?2, 0, NULL
+                 FROM lease_row WHERE token IS NOT NULL AND NOT retained AND expires_at > ?3",
+                params![
+                    micros(at.wall) as i64,
+                    history::outcome_code(crate::HoldOutcome::EpochLost),
+                    nanos(at.now)
+                ],
+            )?;
+        }
         if dead {
             self.connection.execute(
                 "UPDATE lease_row SET expires_at = ?1 WHERE token IS NOT NULL AND expires_at > ?1",
@@ -229,14 +236,8 @@ impl Batch {
     ) -> rusqlite::Result<()> {
         row::save(&self.connection, resource, row, at, effects)?;
         if let Some(keep) = self.settings.keep {
-            if let Some(closing) = &effects.closed {
-                history::close(&self.connection, resource, closing)?;
-            }
-            if let Some(opened) = &effects.opened {
-                history::open(&self.connection, resource, row, at, opened, keep)?;
-            }
-            if effects.renewed {
-                history::renew(&self.connection, resource, row, at)?;
+            for entry in effects.ended.iter().chain(&effects.burnt) {
+                history::add(&self.connection, resource, entry, keep)?;
             }
         }
         if let Some(end) = &effects.good {

@@ -1,79 +1,42 @@
-//! The history of holds: one row for each grant, which its renewals update in place.
-
-use std::time::Duration;
+//! The history of holds: one row for each that has ended. The one that goes on is in its resource's own row, so that a
+//! renewal writes nothing here.
 
 use lease_machines::OwnerId;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use super::row::{read_token, wall_time};
-use crate::decide::{At, Closing, Opened, Row, micros};
+use crate::decide::micros;
 use crate::{HistoryEntry, HoldOutcome, ResourceName, WorkResult};
 
-/// Trimming at every grant would walk the whole history of the resource each time.
+/// Trimming at every entry would walk the whole history of the resource each time.
 const TRIM_EVERY: u64 = 16;
 
-pub(super) fn close(connection: &Connection, name: &ResourceName, closing: &Closing) -> rusqlite::Result<()> {
+/// Adds a hold that has ended, unless its end is told already, and forgets the resource's oldest beyond `keep`.
+pub(super) fn add(
+    connection: &Connection,
+    name: &ResourceName,
+    entry: &HistoryEntry,
+    keep: u32,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "UPDATE lease_history SET outcome = ?3, result = ?4, reason = ?5, ends_at = coalesce(?6, ends_at)
-             WHERE name = ?1 AND token = ?2 AND outcome = 0",
+            "INSERT OR IGNORE INTO lease_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             name.as_str(),
-            closing.token.value() as i64,
-            outcome_code(closing.outcome),
-            result_code(closing.result),
-            closing.reason,
-            closing.at.map(|at| micros(at) as i64),
+            entry.token.value() as i64,
+            entry.owner.value() as i64,
+            entry.label,
+            entry.identity,
+            micros(entry.granted_at) as i64,
+            micros(entry.renewed_at) as i64,
+            entry.renewals as i64,
+            micros(entry.ends_at) as i64,
+            outcome_code(entry.outcome),
+            result_code(entry.result),
+            entry.reason,
         ])?;
-    Ok(())
-}
-
-/// Adds a hold, and forgets the resource's oldest beyond `keep`.
-pub(super) fn open(
-    connection: &Connection,
-    name: &ResourceName,
-    row: &Row,
-    at: &At,
-    opened: &Opened,
-    keep: u32,
-) -> rusqlite::Result<()> {
-    let wall = micros(at.wall) as i64;
-    let mut insert = connection.prepare_cached(
-        "INSERT OR REPLACE INTO lease_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8, 0, ?9)",
-    )?;
-    let token = match (opened, &row.lease) {
-        (Opened::Lease, Some(held)) => {
-            insert.execute(params![
-                name.as_str(),
-                held.token.value() as i64,
-                held.owner.value() as i64,
-                held.label,
-                held.identity,
-                wall,
-                wall.saturating_add(span(held.ttl)),
-                0,
-                None::<&str>,
-            ])?;
-            held.token
-        }
-        (Opened::Burnt { token, reason }, _) => {
-            insert.execute(params![
-                name.as_str(),
-                token.value() as i64,
-                0,
-                None::<&str>,
-                None::<&str>,
-                wall,
-                wall,
-                outcome_code(HoldOutcome::Revoked),
-                reason,
-            ])?;
-            *token
-        }
-        (Opened::Lease, None) => return Ok(()),
-    };
-    if token.value() % TRIM_EVERY == 0 {
+    if entry.token.value() % TRIM_EVERY == 0 {
         connection
             .prepare_cached(
                 "DELETE FROM lease_history WHERE name = ?1 AND token <= (SELECT token FROM lease_history
@@ -84,70 +47,48 @@ pub(super) fn open(
     Ok(())
 }
 
-pub(super) fn renew(
-    connection: &Connection,
-    name: &ResourceName,
-    row: &Row,
-    at: &At,
-) -> rusqlite::Result<()> {
-    let Some(held) = &row.lease else { return Ok(()) };
-    let wall = micros(at.wall) as i64;
-    connection
-        .prepare_cached(
-            "UPDATE lease_history SET renewed_at = ?3, renewals = renewals + 1, ends_at = ?4
-             WHERE name = ?1 AND token = ?2",
-        )?
-        .execute(params![
-            name.as_str(),
-            held.token.value() as i64,
-            wall,
-            wall.saturating_add(span(held.ttl))
-        ])?;
-    Ok(())
-}
-
-/// Holds of a resource, the latest first. `row` tells whether the last one goes on.
+/// Holds of a resource, the latest first: the current one from its row, the others from their table.
 pub(super) fn load(
     connection: &Connection,
     name: &ResourceName,
     limit: usize,
-    row: &Row,
-    now: Duration,
+    current: Option<HistoryEntry>,
 ) -> rusqlite::Result<Vec<HistoryEntry>> {
-    let current = row.live(now.max(row.observed)).filter(|held| !held.retained).map(|held| held.token);
-    connection
+    let mut ended: Vec<HistoryEntry> = connection
         .prepare_cached(
             "SELECT token, owner, label, identity, granted_at, renewed_at, renewals, ends_at, outcome, result, reason
              FROM lease_history WHERE name = ?1 ORDER BY token DESC LIMIT ?2",
         )?
-        .query_map(params![name.as_str(), i64::try_from(limit).unwrap_or(i64::MAX)], |found| {
-            let Some(token) = read_token(found, 0)? else { return Ok(None) };
-            let owner: i64 = found.get(1)?;
-            let renewals: i64 = found.get(6)?;
-            let outcome = match found.get(8)? {
-                0_i64 if current == Some(token) => HoldOutcome::Held,
-                code => outcome_from(code),
-            };
-            Ok(Some(HistoryEntry {
-                token,
-                owner: OwnerId::new(owner as u64),
-                label: found.get(2)?,
-                identity: found.get(3)?,
-                granted_at: wall_time(found.get(4)?),
-                renewed_at: wall_time(found.get(5)?),
-                renewals: u64::try_from(renewals).unwrap_or(0),
-                ends_at: wall_time(found.get(7)?),
-                outcome,
-                result: result_from(found.get(9)?),
-                reason: found.get(10)?,
-            }))
-        })?
+        .query_map(params![name.as_str(), i64::try_from(limit).unwrap_or(i64::MAX)], read)?
         .filter_map(Result::transpose)
-        .collect()
+        .collect::<rusqlite::Result<_>>()?;
+    // Where its end was told already, the table has it.
+    if let Some(current) = current {
+        if ended.first().is_none_or(|last| last.token < current.token) {
+            ended.insert(0, current);
+            ended.truncate(limit);
+        }
+    }
+    Ok(ended)
 }
 
-fn span(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+fn read(found: &Row<'_>) -> rusqlite::Result<Option<HistoryEntry>> {
+    let Some(token) = read_token(found, 0)? else { return Ok(None) };
+    let owner: i64 = found.get(1)?;
+    let renewals: i64 = found.get(6)?;
+    Ok(Some(HistoryEntry {
+        token,
+        owner: OwnerId::new(owner as u64),
+        label: found.get(2)?,
+        identity: found.get(3)?,
+        granted_at: wall_time(found.get(4)?),
+        renewed_at: wall_time(found.get(5)?),
+        renewals: u64::try_from(renewals).unwrap_or(0),
+        ends_at: wall_time(found.get(7)?),
+        outcome: outcome_from(found.get(8)?),
+        result: result_from(found.get(9)?),
+        reason: found.get(10)?,
+    }))
 }
 
 pub(super) fn outcome_code(outcome: HoldOutcome) -> i64 {
@@ -162,7 +103,6 @@ pub(super) fn outcome_code(outcome: HoldOutcome) -> i64 {
     }
 }
 
-/// A hold that nobody ended and that is not the current one has run out.
 fn outcome_from(code: i64) -> HoldOutcome {
     match code {
         1 => HoldOutcome::Released,

@@ -47,12 +47,9 @@ impl Batch {
         if !more {
             let span = i64::try_from(older_than.as_micros()).unwrap_or(i64::MAX);
             let before = (micros(at.wall) as i64).saturating_sub(span);
-            // A hold that goes on is kept, however long ago it began.
             let gone = self.connection().execute(
                 "DELETE FROM lease_history WHERE (name, token) IN (
-                    SELECT name, token FROM lease_history AS hold WHERE ends_at <= ?1 AND NOT EXISTS (
-                        SELECT 1 FROM lease_row WHERE lease_row.name = hold.name AND lease_row.token = hold.token)
-                    LIMIT ?2)",
+                    SELECT name, token FROM lease_history WHERE ends_at <= ?1 LIMIT ?2)",
                 params![before, AT_ONCE],
             )?;
             pruned.history = u64::try_from(gone).unwrap_or(0);

@@ -107,7 +107,7 @@ impl Reads {
                 }
                 // A name that this program would refuse cannot be asked about either.
                 let Ok(name) = ResourceName::new(name) else { continue };
-                let (row, good) = (read(sql, 1)?, read_end(sql, 16)?);
+                let (row, good) = (read(sql, 1)?, read_end(sql, 1 + row::WIDTH)?);
                 found.push(row.inspection(name, base.standing.epoch, at.now, good));
             }
             Ok(found)
@@ -116,8 +116,11 @@ impl Reads {
 
     pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Answer<Vec<HistoryEntry>> {
         self.with_base(|_, at| {
-            let row = row::load(&self.connection, resource)?;
-            history::load(&self.connection, resource, limit, &row, at.now)
+            let current = match self.settings.keep {
+                Some(_) => row::load(&self.connection, resource)?.current_hold(at.now, at.wall),
+                None => None,
+            };
+            history::load(&self.connection, resource, limit, current)
         })
     }
 

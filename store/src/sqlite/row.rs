@@ -37,12 +37,16 @@ pub(super) fn load_base(connection: &Connection) -> rusqlite::Result<Option<Base
 }
 
 pub(super) const COLUMNS: &str = "last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, \
-     retained, label, identity, vacated_token, vacated_owner, vacated_how";
+     retained, label, identity, vacated_token, vacated_owner, vacated_how, granted_wall, renewed_wall, renewals";
+
+/// How many [`COLUMNS`] there are.
+pub(super) const WIDTH: usize = 18;
 
 /// A resource's row; one never seen is empty.
 pub(super) fn load(connection: &Connection, name: &ResourceName) -> rusqlite::Result<Row> {
     const SELECT: &str = "SELECT last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, \
-         retained, label, identity, vacated_token, vacated_owner, vacated_how FROM lease_row WHERE name = ?1";
+         retained, label, identity, vacated_token, vacated_owner, vacated_how, granted_wall, renewed_wall, renewals \
+         FROM lease_row WHERE name = ?1";
     connection
         .prepare_cached(SELECT)?
         .query_row([name.as_str()], |row| read(row, 0))
@@ -70,6 +74,9 @@ pub(super) fn read(row: &SqlRow<'_>, first: usize) -> rusqlite::Result<Row> {
                         ttl: time(row.get(at(7))?),
                         epoch,
                         retained: row.get(at(9))?,
+                        granted_wall: wall_time(row.get(at(15))?),
+                        renewed_wall: wall_time(row.get(at(16))?),
+                        renewals: u64::try_from(row.get::<_, i64>(at(17))?).unwrap_or(0),
                         label: row.get(at(10))?,
                         identity: row.get(at(11))?,
                     })
@@ -107,9 +114,11 @@ pub(super) fn save(
         (Write::Renewal, Some(held)) => {
             connection
                 .prepare_cached(
-                    "UPDATE lease_row SET observed = ?2, wall = ?3, expires_at = ?4, ttl = ?5 WHERE name = ?1",
+                    "UPDATE lease_row SET observed = ?2, wall = ?3, expires_at = ?4, ttl = ?5, renewed_wall = ?3,
+                         renewals = ?6 WHERE name = ?1",
                 )?
-                .execute(params![name.as_str(), nanos(row.observed), wall, nanos(held.expires_at), nanos(held.ttl)])?;
+                .execute(params![name.as_str(), nanos(row.observed), wall, nanos(held.expires_at), nanos(held.ttl),
+                    held.renewals as i64])?;
         }
         (Write::Observation, _) => {
             connection
@@ -122,7 +131,7 @@ pub(super) fn save(
             connection
                 .prepare_cached(
                     "INSERT OR REPLACE INTO lease_row VALUES \
-                     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
                 )?
                 .execute(params![
                     name.as_str(),
@@ -142,6 +151,9 @@ pub(super) fn save(
                     vacated.map(|vacated| vacated.token.value() as i64),
                     vacated.map(|vacated| vacated.owner.value() as i64),
                     vacated.map(|vacated| how_code(vacated.how)),
+                    held.map(|held| micros(held.granted_wall) as i64),
+                    held.map(|held| micros(held.renewed_wall) as i64),
+                    held.map(|held| held.renewals as i64),
                 ])?;
         }
     }

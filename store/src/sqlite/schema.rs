@@ -15,7 +15,7 @@ pub(super) const VERSION: i64 = 1;
 /// those of a store that it replaces.
 pub(super) const EARLIEST_MICROS: u64 = 1_767_225_600_000_000;
 
-/// All times are nanoseconds of the store's clock, except `wall`, `at` and those of the history: microseconds since
+/// All times are nanoseconds of the store's clock, except walls, `at` and those of the history: microseconds since
 /// 1970. Owners and epochs are the bits of an unsigned number.
 pub(super) const TABLES: &str = "
 CREATE TABLE lease_store (
@@ -46,7 +46,10 @@ CREATE TABLE lease_row (
     identity TEXT,
     vacated_token INTEGER,
     vacated_owner INTEGER,
-    vacated_how INTEGER
+    vacated_how INTEGER,
+    granted_wall INTEGER,
+    renewed_wall INTEGER,
+    renewals INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE lease_history (
     name TEXT NOT NULL,
