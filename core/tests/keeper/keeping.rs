@@ -253,14 +253,26 @@ mod retries {
         }
     }
 
-    /// The first outputs of SplitMix64 for seed 0, as published with it.
+    /// SplitMix64 after its definition, with the first outputs for seed 0 that were published with it. The last of its
+    /// steps moves a pause by some nanoseconds, and only a long one: so many are compared.
     #[test]
     fn pause_for_the_part_that_splitmix64_says() {
-        const OUTPUTS: [u128; 3] = [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F];
-        let part = |whole: Duration, output| Duration::from_nanos(((output * whole.as_nanos()) >> 64) as u64);
-        let expected =
-            [part(millis(50), OUTPUTS[0]), part(millis(100), OUTPUTS[1]), part(millis(200), OUTPUTS[2])];
-        assert_eq!(pauses(0, 3), expected);
+        let output = |n: u64| {
+            let mut z = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(n);
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            z ^ (z >> 31)
+        };
+        const PUBLISHED: [u64; 3] = [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F];
+        assert_eq!([output(1), output(2), output(3)], PUBLISHED);
+
+        let expected: Vec<_> = (0..40_u32)
+            .map(|n| {
+                let whole = millis(50 << n.min(20)).min(secs(30)).as_nanos();
+                Duration::from_nanos(((u128::from(output(u64::from(n) + 1)) * whole) >> 64) as u64)
+            })
+            .collect();
+        assert_eq!(pauses(0, 40), expected);
     }
 
     #[test]
