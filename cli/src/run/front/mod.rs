@@ -87,6 +87,7 @@ pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, mut inherited: Vec<RawFd>)
         timer: BootTimer::new()?,
         warden,
         warden_gone: false,
+        warden_hung_up: false,
         inherited,
         voice: Voice::default(),
         events,
@@ -127,6 +128,8 @@ struct Front {
     timer: BootTimer,
     warden: Pid,
     warden_gone: bool,
+    /// Nothing more comes from it.
+    warden_hung_up: bool,
     inherited: Vec<RawFd>,
     voice: Voice,
     events: Option<Events>,
@@ -174,9 +177,11 @@ impl Front {
         let watch = self.page.deadline().map(|deadline| self.times.second_kill(deadline));
         let give_up = self.give_up_at.map(|(at, _)| at);
         self.timer.set(watch.into_iter().chain(give_up).min())?;
-        let mut fds = [self.signals.as_fd(), self.socket.as_fd(), self.timer.as_fd()]
-            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut fds, PollTimeout::NONE) {
+        // A socket at its end is always ready: what is waited for then is the warden's own end, by its signal.
+        let fds = [self.signals.as_fd(), self.timer.as_fd(), self.socket.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let fds = if self.warden_hung_up { fds.split_at_mut(2).0 } else { &mut fds };
+        match poll(fds, PollTimeout::NONE) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -225,7 +230,11 @@ impl Front {
                 Ok(read @ 1..) => self.inbox.push(buffer.get(..read).unwrap_or_default()),
                 // The warden left without reading an order; what it had written comes after this word.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-                _ => break,
+                Ok(_) => {
+                    self.warden_hung_up = true;
+                    break;
+                }
+                Err(_) => break,
             }
         }
         while let Some(note) = self.inbox.note() {
