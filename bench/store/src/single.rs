@@ -11,8 +11,10 @@ use lease_machines_store::{
 
 use crate::{Row, median, timed};
 
-const ROUNDS: usize = 4_000;
-const WARM_UP: usize = 200;
+const BLOCKS: usize = 101;
+const CALLS: usize = 40;
+/// Calls at the beginning of each block that only warm up.
+const WARM_UP: usize = 10;
 const RESOURCES: usize = 100;
 const TTL: Duration = Duration::from_secs(3600);
 
@@ -70,19 +72,23 @@ pub(crate) fn rows(folder: &Path) -> Vec<Row> {
     let mut plain = Side::new(folder, "plain.db", None);
     let mut history = Side::new(folder, "history.db", Some(SqliteOptions::HISTORY));
     let mut times: [Vec<Duration>; 5] = Default::default();
-    for round in 0..WARM_UP + ROUNDS {
-        // In turns, and each round begins with another: a disk may be quicker or slower after one of them.
+    for block in 0..BLOCKS {
+        // In turns, and each block begins with another: a disk may be quicker or slower after one of them. Blocks, not
+        // single calls, since a store's thread that has slept for long is slow to wake.
         for turn in 0..times.len() {
-            let kind = (turn + round) % times.len();
-            let took = timed(|| match kind {
-                0 => plain.bare(round),
-                1 => plain.grant(round),
-                2 => plain.renew(round),
-                3 => history.grant(round),
-                _ => history.renew(round),
-            });
-            if round >= WARM_UP {
-                times[kind].push(took);
+            let kind = (turn + block) % times.len();
+            for call in 0..WARM_UP + CALLS {
+                let round = block * CALLS + call;
+                let took = timed(|| match kind {
+                    0 => plain.bare(round),
+                    1 => plain.grant(round),
+                    2 => plain.renew(round),
+                    3 => history.grant(round),
+                    _ => history.renew(round),
+                });
+                if call >= WARM_UP && block > 0 {
+                    times[kind].push(took);
+                }
             }
         }
     }
