@@ -40,7 +40,7 @@ impl Target {
             }
             Self::Memory(name) => {
                 let flags = flags | OpenFlags::SQLITE_OPEN_CREATE;
-                Connection::open_with_flags_and_vfs(name, flags, c"memdb")
+                Connection::open_with_flags_and_vfs(name, flags, "memdb")
             }
         }
         .map_err(|error| sqlite_error(place, "opening", error))?;
