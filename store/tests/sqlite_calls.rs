@@ -5,7 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options, poll_once,
+    Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options, poll_and_keep,
+    poll_once,
 };
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::{
@@ -268,6 +269,70 @@ fn a_caller_that_leaves_leaves_nothing_held() {
             other => assert!(start.elapsed() < secs(10), "somebody left it held: {other:?}"),
         }
     }
+}
+
+/// Decided, committed, and the caller leaves without having looked at the answer.
+#[test]
+fn a_grant_that_nobody_heard_of_is_taken_back() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let looks = || block_on(store.inspect(name("job"))).unwrap();
+    let held_by = || looks().occupant.map(|occupant| occupant.owner.value());
+    let start = std::time::Instant::now();
+    let until = |owner| {
+        while held_by() != owner {
+            assert!(start.elapsed() < secs(20), "held by {:?}, expected {owner:?}", held_by());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let mut unheard = poll_and_keep(store.acquire(claim("job", 1)));
+    until(Some(1));
+    drop(unheard);
+    until(None);
+    assert_eq!(looks().vacated.unwrap().how, VacatedHow::Withdrawn);
+    // An echo that nobody hears takes nothing from whoever heard the grant.
+    let grant = granted(&store, claim("job", 2));
+    unheard = poll_and_keep(store.acquire(claim("job", 2)));
+    assert!(matches!(acquire(&store, claim("job", 3)), Acquired::Rejected(_)));
+    drop(unheard);
+    let renewed = block_on(store.renew(lease("job", 2, grant), TTL)).unwrap();
+    assert!(matches!(renewed, Renewed::Renewed(_)), "{renewed:?}");
+    // Nor does one that was followed by the owner's next attempt.
+    let _ = block_on(store.release(lease("job", 2, grant), Ending::default())).unwrap();
+    unheard = poll_and_keep(store.acquire(claim("job", 4)));
+    until(Some(4));
+    let again = block_on(store.reacquire(claim("job", 4).with_attempt(2))).unwrap();
+    let Acquired::Granted(again) = again else { panic!("{again:?}") };
+    drop(unheard);
+    let renewed = block_on(store.renew(lease("job", 4, again), TTL)).unwrap();
+    assert!(matches!(renewed, Renewed::Renewed(_)), "{renewed:?}");
+}
+
+/// One resource's row that makes no sense is an error of its own; what shares the commit goes through.
+#[test]
+fn a_damaged_row_is_nobody_elses_error() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let _ = granted(&store, claim("broken", 1));
+    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    other.execute_batch("UPDATE lease_row SET expires_at = 'soon'").unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    std::thread::scope(|scope| {
+        let store = &store;
+        let broken = scope.spawn(|| block_on(store.acquire(claim("broken", 2))));
+        let sound: Vec<_> = (0..8)
+            .map(|index| scope.spawn(move || acquire(store, claim(&format!("sound-{index}"), 3))))
+            .collect();
+        // All of them wait for the lock, and share a commit.
+        std::thread::sleep(Duration::from_millis(100));
+        other.execute_batch("COMMIT").unwrap();
+        let error = broken.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Damaged, "{error:?}");
+        for one in sound {
+            let answer = one.join().unwrap();
+            assert!(matches!(answer, Acquired::Granted(_)), "{answer:?}");
+        }
+    });
 }
 
 #[test]

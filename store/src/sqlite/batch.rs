@@ -78,6 +78,11 @@ impl Batch {
         Ok(())
     }
 
+    /// How durable this connection's commits are, as SQLite counts it.
+    pub(super) fn synchronous(&self) -> rusqlite::Result<i64> {
+        self.connection.query_row("PRAGMA synchronous", [], |row| row.get(0))
+    }
+
     /// The time at which a request is decided: asked for each, since the lock is held.
     pub(super) fn now(&self) -> At {
         self.settings.boot.at(self.base.borrow().offset)

@@ -22,7 +22,9 @@ const LARGE_LOG: u64 = 256 << 20;
 
 impl Reads {
     /// All findings, the worst first.
-    pub(super) fn doctor(&self) -> rusqlite::Result<Outcome<Vec<Finding>>> {
+    ///
+    /// `synchronous` is what the connection that writes has set; `None` where it could not be asked.
+    pub(super) fn doctor(&self, synchronous: Option<i64>) -> rusqlite::Result<Outcome<Vec<Finding>>> {
         if let Err(error) = self.settings().is_still_there() {
             return Ok(Err(error));
         }
@@ -31,7 +33,7 @@ impl Reads {
             let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
             findings.push(writers("file", &path));
             findings.push(writers("folder", folder_of(&path)));
-            findings.push(self.journal()?);
+            findings.push(self.journal(synchronous)?);
             findings.extend(self.file_system());
             findings.extend(self.space());
             findings.extend(self.log());
@@ -62,14 +64,31 @@ impl Reads {
         })
     }
 
-    fn journal(&self) -> rusqlite::Result<Finding> {
+    fn journal(&self, synchronous: Option<i64>) -> rusqlite::Result<Finding> {
+        /// `PRAGMA synchronous`: FULL, and EXTRA above it.
+        const FULL: i64 = 2;
         let mode: String = self.connection().query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
-        // The connection that writes sets `synchronous` itself; that is not stored in the file.
         Ok(if mode == "wal" {
-            Finding::fine(
-                "durability",
-                "write-ahead log, synchronous=FULL: a commit is on the disk when it returns",
-            )
+            match synchronous {
+                Some(level) if level >= FULL => Finding::fine(
+                    "durability",
+                    "write-ahead log, synchronous=FULL: a commit is on the disk when it returns",
+                ),
+                Some(level) => Finding::new(
+                    Severity::Error,
+                    "durability",
+                    format!(
+                        "synchronous is {level}, expected {FULL}: a power cut can undo what was answered"
+                    ),
+                    "the SQLite library of this program was built to ignore the setting: use another",
+                ),
+                None => Finding::new(
+                    Severity::Note,
+                    "durability",
+                    "write-ahead log; the connection that writes was busy and could not be asked for the rest",
+                    "ask again",
+                ),
+            }
         } else {
             Finding::new(
                 Severity::Error,

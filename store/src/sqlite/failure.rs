@@ -73,6 +73,8 @@ pub(super) fn commit_error(place: &Place, error: rusqlite::Error) -> StoreError 
 
 fn describe(place: &Place, doing: &str, error: rusqlite::Error) -> StoreError {
     let (kind, what) = match error.sqlite_error_code() {
+        // A value of another type than was written there.
+        None if is_misfit(&error) => (ErrorKind::Damaged, "a row in it makes no sense"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             let what = format!("another process has kept it locked for {:?}", place.timeout);
             return StoreError::new(ErrorKind::Busy, format!("{doing} in {place}: {what}"))
@@ -94,4 +96,14 @@ fn describe(place: &Place, doing: &str, error: rusqlite::Error) -> StoreError {
         _ => (ErrorKind::Storage, "SQLite failed"),
     };
     StoreError::new(kind, format!("{doing} in {place}: {what} ({error})")).with_source(error)
+}
+
+fn is_misfit(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
 }

@@ -449,7 +449,11 @@ impl Store for SqliteStore {
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
-        self.read(Reads::doctor)
+        Box::pin(async move {
+            // A setting of that connection alone; it is not stored in the file.
+            let level = self.write(|batch| batch.synchronous().map(Ok)).await.ok();
+            self.read(move |reads| reads.doctor(level)).await
+        })
     }
 }
 

@@ -45,6 +45,17 @@ pub fn poll_once<F: Future>(future: F) {
     let _ = pin!(future).poll(&mut Context::from_waker(&waker));
 }
 
+/// Polls a future once, and keeps it without ever polling it again.
+pub fn poll_and_keep<F: Future + Unpin>(mut future: F) -> F {
+    struct Nobody;
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let waker = Arc::new(Nobody).into();
+    let _ = std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
+    future
+}
+
 /// A folder that is removed with its guard.
 pub struct Folder(PathBuf);
 
