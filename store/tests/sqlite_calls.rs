@@ -297,8 +297,15 @@ fn a_grant_that_nobody_heard_of_is_taken_back() {
     drop(unheard);
     let renewed = block_on(store.renew(lease("job", 2, grant), TTL)).unwrap();
     assert!(matches!(renewed, Renewed::Renewed(_)), "{renewed:?}");
-    // Nor does one that was followed by the owner's next attempt.
+    // What is taken back is the grant, not the owner: its next attempt goes through.
     let _ = block_on(store.release(lease("job", 2, grant), Ending::default())).unwrap();
+    unheard = poll_and_keep(store.acquire(claim("job", 3)));
+    until(Some(3));
+    drop(unheard);
+    let again = block_on(store.reacquire(claim("job", 3).with_attempt(2))).unwrap();
+    let Acquired::Granted(grant) = again else { panic!("{again:?}") };
+    // Nor does one take anything that was followed by the owner's next attempt.
+    let _ = block_on(store.release(lease("job", 3, grant), Ending::default())).unwrap();
     unheard = poll_and_keep(store.acquire(claim("job", 4)));
     until(Some(4));
     let again = block_on(store.reacquire(claim("job", 4).with_attempt(2))).unwrap();
