@@ -3,7 +3,7 @@
 mod support;
 
 use lease_machines_keeper::{HoldError, LeaseState, LossReason, StopCause, Verdict};
-use lease_machines_store::{ErrorKind, WorkResult};
+use lease_machines_store::{Ending, ErrorKind, Released, Store, WorkResult};
 use support::{Call, Fault, World, ms, options, secs};
 
 #[tokio::test]
@@ -117,6 +117,17 @@ async fn a_new_epoch_ends_every_lease_of_the_old_one() {
     drop(guard);
     let next = world.scheduler.hold("a", options()).await.unwrap();
     assert_eq!(Some(next.epoch()), current);
+}
+
+/// "Already released" counts as *stood* only where it may be the echo of a release of the guard's own.
+#[tokio::test]
+async fn a_lease_that_somebody_else_released_did_not_stand() {
+    let world = World::new();
+    let guard = world.scheduler.hold("a", options()).await.unwrap();
+    let released = world.toy.release(guard.lease_ref().clone(), Ending::default()).await.unwrap();
+    assert_eq!(released, Released::Released);
+    let verdict = guard.release(WorkResult::Good).await;
+    assert!(matches!(verdict, Verdict::Lost(_)), "{verdict:?}");
 }
 
 #[tokio::test]

@@ -152,6 +152,7 @@ impl Keeper {
     pub(super) fn work_finished(&mut self, now: Duration) {
         if self.stop_deadline().is_some() {
             self.phase = Phase::Releasing;
+            self.release_in_doubt = false;
             self.deaf_until = self.attempts;
             self.in_flight = None;
             self.next_try = now;

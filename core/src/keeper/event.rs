@@ -60,8 +60,14 @@ pub enum Event {
         /// The attempt that it answers.
         attempt: u64,
     },
-    /// A release or withdrawal was done, or had been done before for this very token.
+    /// A release or withdrawal was done.
     Released {
+        /// The attempt that it answers.
+        attempt: u64,
+    },
+    /// This very token had been released before. That is the echo of an earlier release that went unanswered, and as
+    /// good as an answer to it; without one, somebody else gave the lease back, and it did not stand to the end.
+    AlreadyReleased {
         /// The attempt that it answers.
         attempt: u64,
     },

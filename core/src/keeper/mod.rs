@@ -55,6 +55,8 @@ pub struct Keeper {
     failures: u32,
     /// An acquire was sent of which nobody knows whether it was granted.
     unanswered: bool,
+    /// A release was sent of which nobody knows whether it was done.
+    release_in_doubt: bool,
     /// The last acquire met another holder, so a wait is for that holder.
     occupied: bool,
     last_acquire: Duration,
@@ -112,6 +114,7 @@ impl Keeper {
             next_try: now,
             failures: 0,
             unanswered: false,
+            release_in_doubt: false,
             occupied: false,
             last_acquire: Duration::ZERO,
             give_up_at: Duration::MAX,
@@ -193,6 +196,16 @@ impl Keeper {
                 if self.landed(attempt) {
                     match self.phase {
                         Phase::Releasing => self.finish(Outcome::Stood, now),
+                        Phase::Withdrawing(why) => self.finish(Outcome::NotHeld(why), now),
+                        _ => {}
+                    }
+                }
+            }
+            Event::AlreadyReleased { attempt } => {
+                if self.landed(attempt) {
+                    match self.phase {
+                        Phase::Releasing if self.release_in_doubt => self.finish(Outcome::Stood, now),
+                        Phase::Releasing => self.lose(Loss::Vacated, now),
                         Phase::Withdrawing(why) => self.finish(Outcome::NotHeld(why), now),
                         _ => {}
                     }

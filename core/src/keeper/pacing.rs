@@ -64,7 +64,10 @@ impl Keeper {
                 self.occupied = false;
                 self.failed(now);
             }
-            _ => self.failed(now),
+            _ => {
+                self.release_in_doubt |= self.phase == Phase::Releasing;
+                self.failed(now);
+            }
         }
     }
 

@@ -299,3 +299,36 @@ mod a_release {
         assert_eq!(rig.outcome(), None);
     }
 }
+
+mod a_token_that_had_been_released_before {
+    use super::*;
+
+    #[test]
+    fn stood_where_an_earlier_release_went_unanswered() {
+        let mut rig = Rig::working(plain());
+        let commands = rig.tell(rig.now, Event::WorkFinished);
+        assert!(matches!(commands[0], Release { .. }), "{commands:?}");
+        rig.tell(rig.now, Event::NoAnswer { attempt: rig.attempt() });
+        rig.until(|command| matches!(command, Release { .. }));
+        rig.tell(rig.now, Event::AlreadyReleased { attempt: rig.attempt() });
+        assert_eq!(rig.outcome(), Some(Outcome::Stood));
+    }
+
+    #[test]
+    fn was_given_back_by_somebody_else_where_ours_was_the_first() {
+        let mut rig = Rig::working(plain());
+        rig.tell(rig.now, Event::WorkFinished);
+        rig.tell(rig.now, Event::AlreadyReleased { attempt: rig.attempt() });
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Vacated)));
+    }
+
+    #[test]
+    fn was_given_back_by_somebody_else_where_ours_was_surely_not_done() {
+        let mut rig = Rig::working(plain());
+        rig.tell(rig.now, Event::WorkFinished);
+        rig.tell(rig.now, Event::NotDone { attempt: rig.attempt() });
+        rig.until(|command| matches!(command, Release { .. }));
+        rig.tell(rig.now, Event::AlreadyReleased { attempt: rig.attempt() });
+        assert_eq!(rig.outcome(), Some(Outcome::Lost(Loss::Vacated)));
+    }
+}

@@ -158,9 +158,8 @@ impl Entry {
 
     pub(super) fn released(&mut self, attempt: u64, reply: Result<Released, StoreError>) -> Event {
         match reply {
-            Ok(Released::Released | Released::Retained(_) | Released::AlreadyReleased) => {
-                Event::Released { attempt }
-            }
+            Ok(Released::Released | Released::Retained(_)) => Event::Released { attempt },
+            Ok(Released::AlreadyReleased) => Event::AlreadyReleased { attempt },
             Ok(Released::Rejected(rejected)) => self.rejected(attempt, rejected),
             Err(error) => self.undecided(attempt, error),
             Ok(_) => Event::NoAnswer { attempt },

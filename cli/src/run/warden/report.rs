@@ -230,14 +230,14 @@ impl Report {
         let (word, reason) = match outcome {
             Outcome::Stood => ("released", None),
             Outcome::Unconfirmed => ("unconfirmed", None),
-            Outcome::Lost(_) if self.released_by_another => ("lost", Some("released_by_another")),
+            Outcome::Lost(Loss::Vacated) if self.released_by_another => ("lost", Some("released_by_another")),
             Outcome::Lost(loss) => ("lost", Some(events::lost(loss))),
             Outcome::NotHeld(why) => ("not_held", Some(events::not_held(why))),
         };
         link.tell_event(&events::Event::last(word, resource, core.token(), reason));
         match outcome {
             Outcome::Lost(loss) if core.loss().is_none() => {
-                let how = if self.released_by_another {
+                let how = if self.released_by_another && loss == Loss::Vacated {
                     "it had been released already, and not by this run: by the command, or by hand"
                 } else {
                     lost(loss)

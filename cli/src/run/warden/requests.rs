@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_machines::{Command, Event, FencingToken, OwnerId, Rejection};
+use lease_machines::{Command, Event, FencingToken, OwnerId};
 use lease_machines_store::{
     Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Rejected, Released,
     Renewed, ResourceName, Store, StoreError, Undecided,
@@ -49,15 +49,6 @@ pub(crate) struct Requests {
     stray: Option<Reply>,
     marks: Option<Arc<dyn Marks>>,
     marking: Option<Reply>,
-    release: Release,
-}
-
-/// Whether an earlier release of ours may have been carried out without our hearing of it.
-#[derive(Clone, Copy, Default)]
-struct Release {
-    maybe_done: bool,
-    /// The same, before the one in flight.
-    before: bool,
 }
 
 impl Requests {
@@ -72,7 +63,6 @@ impl Requests {
             stray: None,
             marks: None,
             marking: None,
-            release: Release::default(),
         }
     }
 
@@ -139,11 +129,8 @@ impl Requests {
             }
             Command::Release { attempt, token, .. } => {
                 let (lease, ending) = (self.lease(token), self.ending.clone());
-                let echo = self.release.maybe_done;
-                self.release = Release { maybe_done: true, before: echo };
-                self.in_flight = Some(Box::pin(async move {
-                    ours(echo, attempt, released(attempt, store.release(lease, ending).await))
-                }));
+                self.in_flight =
+                    Some(Box::pin(async move { released(attempt, store.release(lease, ending).await) }));
             }
             Command::Withdraw { attempt, .. } => {
                 let (resource, owner) = (self.resource(), self.claim.owner);
@@ -201,9 +188,6 @@ impl Requests {
                 }
             } => { *vacancy = None; heard }
         };
-        if let Event::NotDone { .. } = heard.event {
-            self.release.maybe_done = self.release.before;
-        }
         if let Some(News::Granted(epoch)) = heard.news {
             self.claim.epoch = Some(epoch);
             self.vacancy = None;
@@ -265,24 +249,11 @@ fn released(attempt: u64, answer: Result<Released, StoreError>) -> Heard {
             Heard { event: Event::Released { attempt }, news: None }
         }
         Ok(Released::AlreadyReleased) => {
-            Heard { event: Event::Released { attempt }, news: Some(News::AlreadyReleased) }
+            Heard { event: Event::AlreadyReleased { attempt }, news: Some(News::AlreadyReleased) }
         }
         Ok(Released::Rejected(rejected)) => refused(attempt, rejected),
         Err(error) => undecided(attempt, error),
         Ok(_) => unheard_of(attempt),
-    }
-}
-
-/// "Already released" is the echo of an earlier release of ours, or the lease was given back behind our back: by the
-/// command itself, say. Then it did not stand to the end.
-fn ours(echo: bool, attempt: u64, heard: Heard) -> Heard {
-    match heard.news {
-        Some(News::AlreadyReleased) if !echo => Heard {
-            event: Event::Rejected { attempt, reason: Rejection::Vacant, remaining: Duration::ZERO },
-            ..heard
-        },
-        Some(News::AlreadyReleased) => Heard { news: None, ..heard },
-        _ => heard,
     }
 }
 
