@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options};
+use common::{Folder, INSIDE, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options};
 use lease_machines::Rejection;
 use lease_machines_store::{
     Acquired, Ending, ErrorKind, HoldOutcome, Renewed, SqliteOptions, SqliteStore, Store,
@@ -170,8 +170,6 @@ fn a_new_file_starts_above_an_old_ones_marks() {
     clock.advance(secs(1));
     assert!(granted(&open(&new, &clock), claim("job", 1)).token.value() > last);
 }
-
-const INSIDE: &str = "LEASE_TEST_INSIDE";
 
 /// A container's time namespace shifts the boot clock while the boot id stays: two holders would be the result.
 #[test]

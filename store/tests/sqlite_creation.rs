@@ -6,13 +6,12 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
-use common::{Folder, block_on, claim, granted};
+use common::{Folder, INSIDE, block_on, claim, granted, passed, run_as_anyone};
 use lease_machines_store::{
     ErrorKind, Migration, Severity, SqliteOptions, SqliteStore, Store, migrate, open_existing,
 };
@@ -142,8 +141,6 @@ fn the_doctor_says_who_else_may_write() {
     }
 }
 
-const INSIDE: &str = "LEASE_TEST_INSIDE";
-
 /// As another user where this one is root, since root may enter any folder.
 #[test]
 #[cfg(target_os = "linux")]
@@ -167,30 +164,12 @@ fn a_folder_that_one_may_not_enter_or_write_is_named() {
     let folder = Folder::new();
     fs::create_dir_all(folder.path().join("shut/deep")).unwrap();
     fs::create_dir(folder.path().join("fixed")).unwrap();
-    // The test's own program has to be reachable for that user.
-    let program = std::env::temp_dir().join(format!("lease-test-creation-{}", std::process::id()));
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     for (path, mode) in [("shut", 0o000), ("fixed", 0o555)] {
         fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
-    let mut command = if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
-        command
-    } else {
-        Command::new(&program)
-    };
-    let output = command
-        .args(["--exact", "a_folder_that_one_may_not_enter_or_write_is_named", "--nocapture"])
-        .env(INSIDE, folder.path())
-        .output();
-    fs::remove_file(&program).unwrap();
+    let output = run_as_anyone("a_folder_that_one_may_not_enter_or_write_is_named", folder.path());
     for path in ["shut", "fixed"] {
         fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("refused inside"), "{said}{complained}");
+    passed(&output, "refused inside");
 }

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options};
+use common::{
+    Folder, INSIDE, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options, passed,
+    run_as_anyone,
+};
 use lease_machines_store::{
     Acquired, Ending, ErrorKind, Migration, Released, Renewed, Severity, SqliteOptions, SqliteStore, Store,
     StoreError, Undecided, migrate, migration_sql,
@@ -169,16 +172,8 @@ fn in_mounts(test: &str, folder: &Path, prepare: &str) -> Output {
         .unwrap()
 }
 
-const INSIDE: &str = "LEASE_TEST_INSIDE";
-
 fn inside() -> Option<PathBuf> {
     std::env::var(INSIDE).ok().map(PathBuf::from)
-}
-
-fn passed(output: &Output, word: &str) {
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains(word), "{said}{complained}");
 }
 
 #[test]
@@ -210,24 +205,9 @@ fn a_file_that_one_may_not_write_is_said() {
     drop(open(&folder, &clock));
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    // The test's own program has to be reachable for that user.
-    let program = std::env::temp_dir().join(format!("lease-test-program-{}", std::process::id()));
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
-        command
-    } else {
-        Command::new(&program)
-    };
-    let output = command
-        .args(["--exact", "a_file_that_one_may_not_write_is_said", "--nocapture"])
-        .env(INSIDE, folder.path())
-        .output();
-    fs::remove_file(&program).unwrap();
+    let output = run_as_anyone("a_file_that_one_may_not_write_is_said", folder.path());
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    passed(&output.unwrap(), "refused inside");
+    passed(&output, "refused inside");
 }
 
 #[test]

@@ -223,7 +223,10 @@ fn events_tell_why_a_command_was_ended() {
 fn events_tell_of_waiting_of_renewals_and_of_a_loss() {
     let world = World::new();
     world.acquire("r --ttl 1500ms --label other");
-    let revoke = format!("sleep 1.2; {} revoke r --yes >&2; sleep 60", env!("CARGO_BIN_EXE_lease"));
+    let revoke = format!(
+        "until grep -q renewed events; do sleep 0.05; done; {} revoke r --yes >&2; sleep 60",
+        env!("CARGO_BIN_EXE_lease")
+    );
     run(&world, "--ttl 3s --events events", &revoke).fails(79, &[]);
     let told = events(&world);
     let words = words(&told);

@@ -119,6 +119,7 @@ fn scenario_23_term_once() {
     until("the command", SOON, || Diary::read(&diary));
     run.signal(Signal::SIGTERM);
     until("TERM", SOON, || Diary::read(&diary).filter(|diary| diary.terms > 0));
+    // What must not come cannot be waited for: a second TERM would follow the first at once.
     std::thread::sleep(ms(300));
     assert_eq!(Diary::read(&diary).unwrap().terms, 1);
     assert!(look(run.front()).is_some(), "a command that goes on has its lease");

@@ -2,9 +2,12 @@
 // Each test file uses its own part; helpers outside a #[test] function are tests all the same.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+use std::fs;
 use std::future::Future;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake};
@@ -165,4 +168,33 @@ pub fn open(folder: &Folder, clock: &Arc<TestClock>) -> SqliteStore {
 
 pub fn options(clock: &Arc<TestClock>) -> SqliteOptions {
     SqliteOptions::default().clock(Arc::clone(clock) as Arc<dyn Clock>)
+}
+
+/// Set where a test runs a second time in a process of its own: the folder that it works in.
+pub const INSIDE: &str = "LEASE_TEST_INSIDE";
+
+/// Runs a test of this program again, inside `folder`, as a user whom permissions bind: root is bound by none.
+pub fn run_as_anyone(test: &str, folder: &Path) -> Output {
+    // The program itself has to be reachable for that user.
+    let program = std::env::temp_dir().join(format!("lease-test-{test}-{}", std::process::id()));
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        command
+    } else {
+        Command::new(&program)
+    };
+    let output = command.args(["--exact", test, "--nocapture"]).env(INSIDE, folder).output();
+    fs::remove_file(&program).unwrap();
+    output.unwrap()
+}
+
+/// The second run succeeded, and got as far as to say this.
+#[track_caller]
+pub fn passed(output: &Output, word: &str) {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(word), "{said}{complained}");
 }
