@@ -20,7 +20,7 @@ task "test:rbs" => :compile do
   ruby("-Ilib", "-Itest", "-r./test/rbs/checked.rb", "-e", "ARGV.each { |file| require File.expand_path(file) }", *files)
 end
 
-desc "Run the examples in the pages at the root, in all three languages"
+desc "Run the examples in the pages, in all three languages, and check what the pages say of the tests"
 task "test:readme" => :compile do
-  ruby("-w", "-Ilib", "-Itest", "test/pages/readme_test.rb")
+  ruby("-w", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }", *Dir["test/pages/*_test.rb"])
 end

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+require "minitest/autorun"
+
+# docs/reports.md says which tests hold what went wrong for others. Every test that it names must exist, where it says.
+class ReportsTest < Minitest::Test
+  PAGE = File.expand_path("../../docs/reports.md", __dir__)
+  LINE = /^- \[(?<file>[^\]]+)\]\((?<link>[^)]+)\): (?<names>.+)$/
+
+  File.readlines(PAGE).each do |line|
+    match = LINE.match(line) or next
+    match[:names].scan(/`(\w+)`/) do |(name)|
+      define_method(:"test_#{match[:file]}_#{name}") do
+        path = File.expand_path(match[:link], File.dirname(PAGE))
+
+        assert_match(/^ *(?:pub(?:\(\w+\))? )?(?:async )?(?:fn|def) #{name}\b/, File.read(path), "#{match[:file]}: #{name}")
+      end
+    end
+  end
+
+  def test_each_report_names_a_test_or_says_what_it_waits_for
+    reports = File.read(PAGE).split(/^## /).drop(1)
+    bare = reports.reject { |report| report.match?(LINE) || report.include?("here: waits for") }
+
+    assert_operator reports.size, :>=, 22
+    assert_empty bare.map { |report| report.lines.first }
+  end
+end
