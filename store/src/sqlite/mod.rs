@@ -15,6 +15,7 @@ mod identity;
 mod jitter;
 mod lane;
 mod options;
+mod prepare;
 mod prune;
 mod reader;
 mod row;

@@ -10,25 +10,22 @@ use std::{fmt, mem, process};
 use lease_machines::{FencingToken, OwnerId};
 use rusqlite::Connection;
 
-use super::attach::{Boot, attach};
 use super::batch::{Batch, Settings};
-use super::boot_clock::BootClock;
-use super::connection::{Target, check_path, configure};
-use super::failure::{Place, sqlite_error};
+use super::connection::Target;
+use super::failure::sqlite_error;
 use super::forked::OpenFile;
-use super::identity::{Identity, inode};
 use super::lane::{Lane, request, unasked};
+use super::prepare::{Prepared, prepare};
 use super::reader::Reads;
 use super::schema::{self, Missing};
 use super::waiters::Waiters;
 use super::watch::Watch;
-use super::{SqliteOptions, committer, filesystem, reader};
+use super::{SqliteOptions, committer, reader};
 use crate::owner::random;
 use crate::slot::{Outcome, Slot, Undelivered};
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Clock, Ending, Epoch, ErrorKind, Finding, HistoryEntry,
-    Inspection, LeaseRef, Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store,
-    StoreError, check,
+    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection,
+    LeaseRef, Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
 };
 
 /// Leases in one SQLite file, decided by the core inside an immediate transaction.
@@ -269,69 +266,6 @@ impl SqliteStore {
         let answer = self.write_or(Box::new(undelivered), move |batch: &Batch| batch.acquire(&claim, again));
         Box::pin(async move { answer.await.map(|(acquired, _)| acquired) })
     }
-}
-
-/// A connection to a file that is set up, and whose clock is this machine's.
-struct Prepared {
-    connection: Connection,
-    settings: Settings,
-    /// Whether it had to be set up.
-    made: bool,
-    /// Last, so that it is dropped when the connection is closed.
-    open: Option<OpenFile>,
-}
-
-fn prepare(target: &Target, options: SqliteOptions, missing: Missing) -> Result<Prepared, StoreError> {
-    check_options(&options)?;
-    let place = Place { path: target.path().map(Path::to_owned), timeout: options.timeout };
-    if let (Some(path), false) = (target.path(), options.allow_network_fs) {
-        filesystem::check(path)?;
-    }
-    let clock: Arc<dyn Clock> = match options.clock {
-        Some(clock) => clock,
-        None => Arc::new(BootClock::read()?),
-    };
-    let boot = Boot::new(clock);
-    let open = target.path().map(|path| enter(path, missing)).transpose()?;
-    let before = target.path().and_then(inode);
-    let connection = target.connect(&place)?;
-    let made = schema::ensure(&connection, &place, &boot, missing)?;
-    configure(&connection, &place)?;
-    attach(&connection, &place, &boot, options.single_host)?;
-    let identity = target.path().map(|path| Identity::of(path, before)).transpose()?;
-    let settings = Settings { place, identity, boot, max_ttl: options.max_ttl, keep: options.history };
-    Ok(Prepared { connection, settings, made, open })
-}
-
-fn enter(path: &Path, missing: Missing) -> Result<OpenFile, StoreError> {
-    let create = missing != Missing::Leave;
-    if !create && matches!(path.try_exists(), Ok(false)) {
-        return Err(StoreError::new(
-            ErrorKind::NotSetUp,
-            format!(
-                "no such file: {}, expected a lease store. `lease migrate`, or the first `lease run` or `lease acquire`, \
-                 creates it",
-                path.display()
-            ),
-        ));
-    }
-    check_path(path)?;
-    if create { OpenFile::enter_creating(path) } else { OpenFile::enter(path) }
-}
-
-fn check_options(options: &SqliteOptions) -> Result<(), StoreError> {
-    let wrong = |what: String| Err(StoreError::new(ErrorKind::Configuration, what));
-    let longest = SqliteOptions::LONGEST_TTL;
-    if options.max_ttl < Duration::from_millis(1) || options.max_ttl > longest {
-        return wrong(format!("max_ttl is {:?}, expected 1 ms to {longest:?}", options.max_ttl));
-    }
-    if options.timeout < Duration::from_millis(1) {
-        return wrong(format!("timeout is {:?}, expected at least 1 ms", options.timeout));
-    }
-    if options.history == Some(0) {
-        return wrong("history keeps 0 holds, expected at least 1, or `off`".to_owned());
-    }
-    Ok(())
 }
 
 impl Store for SqliteStore {

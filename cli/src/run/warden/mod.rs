@@ -4,19 +4,19 @@
 //! work; whatever stops or kills it is seen by the front. It never writes to standard error, which may be a full pipe:
 //! what it has to say goes to the front.
 
+mod children;
 mod command;
 mod core;
+mod entry;
 mod link;
 mod patience;
 mod prepare;
 mod report;
 mod requests;
 
-use std::ffi::OsString;
 use std::future::{Future, pending};
-use std::io::{self, Read};
-use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, Outcome};
@@ -26,126 +26,33 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use self::core::{Action, Core};
+use self::entry::Given;
 use self::link::Link;
-use self::prepare::{Prepared, prepare};
+use self::prepare::Prepared;
 use self::report::Report;
 use self::requests::{Heard, News, Requests};
 use super::args::RunArgs;
-use super::course::{Left, Why};
+use super::course::Why;
 use super::events::Event;
 use super::page::{Page, Verdict};
 use super::tree::{Reached, Tree};
-use super::wire::{Inbox, Note, Order, Plan};
+use super::wire::{Note, Order, Plan};
 use crate::exit::{self, Exit};
 use crate::sys::latency::Slice;
-use crate::sys::process::{self, Change, Ended, Waited};
+use crate::sys::process;
 use crate::sys::ready::Ready;
 use crate::sys::signals::Signals;
 use crate::sys::terminal::Terminal;
 use crate::sys::timer::BootTimer;
 use crate::sys::{clock, fds};
 
-/// What a terminal or a service manager sends to everybody, and what the front passes on.
-pub(crate) const IGNORED: &[Signal] = &[
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGTSTP,
-    Signal::SIGTTIN,
-    Signal::SIGTTOU,
-    Signal::SIGPIPE,
-    Signal::SIGWINCH,
-];
-
-/// The first argument of the warden's command line: it names neither `lease` nor `run`, so that `killall lease` and
-/// `pkill -f 'lease run'` do not reach both processes at once.
-pub(crate) const NAME: &str = "warden";
-/// Its second.
-pub(crate) const OF: &str = "--of";
+pub(crate) use self::entry::{IGNORED, NAME, OF, main, recognize};
 
 /// A late grant is given back within this time, or ends by itself.
 const STRAY_LIMIT: Duration = Duration::from_millis(500);
 
 /// Whoever interrupts a release does not want to wait for it, but a store that answers does so sooner.
 const RELEASE_LIMIT: Duration = Duration::from_secs(1);
-
-/// The descriptors that the front passes on, if this is the command line of a warden.
-pub(crate) fn recognize(args: &[OsString]) -> Option<[RawFd; 2]> {
-    match args {
-        [name, of, _front, socket, page] if name == NAME && of == OF => {
-            Some([socket.to_str()?.parse().ok()?, page.to_str()?.parse().ok()?])
-        }
-        _ => None,
-    }
-}
-
-/// The warden's `main`. It leaves no other way than by ending the process: whatever waits for a store waits in vain.
-pub(crate) fn main([socket, page]: [RawFd; 2], inherited: Vec<RawFd>) -> ! {
-    process::set_name(c"warden");
-    // Without a front that listens, there is nobody to tell of an error.
-    let code = match (fds::adopt(socket), fds::adopt(page)) {
-        (Ok(socket), Ok(page)) => serve(socket, page, inherited).unwrap_or(Exit::Failed.code()),
-        _ => Exit::Usage.code(),
-    };
-    process::leave(code)
-}
-
-fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8> {
-    let page = Page::map(page)?;
-    let adopts = process::adopt_orphans();
-    // Before the store has threads of its own: a renewal is as urgent as a kill.
-    let slice = Slice::shorten();
-    let mut socket = UnixStream::from(socket);
-    let mut inbox = Inbox::default();
-    let plan = read_plan(&mut socket, &mut inbox)?;
-    let args = super::parse(&plan.args).map_err(|error| io::Error::other(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let mut link = Link::new(socket, inbox, args.events.is_some())?;
-        let verdict = match prepare(&args, &mut link) {
-            Ok(prepared) => {
-                let given = Given { plan, page, adopts, inherited, slice };
-                let mut warden = Warden::new(args, given, link, prepared)?;
-                let verdict = warden.run().await?;
-                warden.leave(verdict)
-            }
-            Err(failure) => {
-                link.tell(&Note::Say(failure.to_string()));
-                Verdict::Own(failure.exit().code())
-            }
-        };
-        page.set_verdict(verdict);
-        Ok(0)
-    })
-}
-
-fn read_plan(socket: &mut UnixStream, inbox: &mut Inbox) -> io::Result<Plan> {
-    let mut buffer = [0; 4096];
-    loop {
-        match inbox.order() {
-            Some(Order::Plan(plan)) => return Ok(plan),
-            // The plan comes first.
-            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
-            None => {}
-        }
-        match socket.read(&mut buffer)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => inbox.push(buffer.get(..read).unwrap_or_default()),
-        }
-    }
-}
-
-/// What the warden was given, or found at its start.
-struct Given {
-    plan: Plan,
-    page: Page,
-    adopts: bool,
-    inherited: Vec<RawFd>,
-    slice: Slice,
-}
 
 struct Warden {
     args: RunArgs,
@@ -369,75 +276,6 @@ impl Warden {
             }
         }
         Ok(())
-    }
-
-    /// Takes note of what happened to children. True where none is left.
-    fn reap(&mut self) -> (bool, bool) {
-        let mut any = false;
-        loop {
-            match process::wait() {
-                Waited::Changed(pid, change) => {
-                    any = true;
-                    if Some(pid) == self.command {
-                        self.command_changed(change);
-                    }
-                }
-                Waited::Nothing => return (any, false),
-                Waited::NoChildren => return (any, true),
-            }
-        }
-    }
-
-    fn command_changed(&mut self, change: Change) {
-        match change {
-            Change::Ended(how) => {
-                self.page.set_command(None);
-                self.tree.leader_ended();
-                if let Some(course) = self.core.course() {
-                    course.command_ended(how);
-                    // The keyboard's signals go to the command's group past the front: whoever typed them wants an end.
-                    if matches!(how, Ended::Signal(libc::SIGINT | libc::SIGQUIT)) {
-                        course.asked_to_end();
-                    }
-                }
-                self.link.tell(&Note::Ended(how));
-                self.link.tell_event(&Event::ended(&self.args.resource, self.core.token(), how));
-            }
-            Change::Stopped(signo) => self.link.tell(&Note::Stopped(signo)),
-            Change::Continued => self.link.tell(&Note::Continued),
-        }
-    }
-
-    /// What is left of the command.
-    fn left(&mut self) -> Left {
-        /// A chain of forks can outrun a look many times in a row; it is looked at again later.
-        const LOOKS: u32 = 8;
-        let (_, none) = self.reap();
-        let why = self.core.why();
-        let Some(course) = self.core.course() else { return Left::Nothing };
-        if none && self.adopts {
-            return Left::Nothing;
-        }
-        let some = if self.only_refused { Left::Untouchable } else { Left::Here };
-        if course.ended().is_none() || why.is_some_and(|why| why != Why::LeftBehind) && self.adopts {
-            return some;
-        }
-        if !self.adopts {
-            return if self.tree.group_lives() { some } else { Left::Nothing };
-        }
-        // Somebody lives, and it matters where. Two equal looks with nobody gone in between are an answer.
-        for _ in 0..LOOKS {
-            let first = self.tree.look();
-            if !first.here.is_empty() {
-                return some;
-            }
-            match self.reap() {
-                (_, true) => return Left::Nothing,
-                (false, false) if self.tree.look() == first && !self.reap().0 => return Left::Elsewhere,
-                _ => {}
-            }
-        }
-        some
     }
 
     fn reached(&mut self, reached: Reached) {

@@ -1,0 +1,85 @@
+//! What happens to a file before a store is around it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::attach::{Boot, attach};
+use super::batch::Settings;
+use super::boot_clock::BootClock;
+use super::connection::{Target, check_path, configure};
+use super::failure::Place;
+use super::forked::OpenFile;
+use super::identity::{Identity, inode};
+use super::schema::{self, Missing};
+use super::{SqliteOptions, filesystem};
+use crate::{Clock, ErrorKind, StoreError};
+
+/// A connection to a file that is set up, and whose clock is this machine's.
+pub(super) struct Prepared {
+    pub(super) connection: Connection,
+    pub(super) settings: Settings,
+    /// Whether it had to be set up.
+    pub(super) made: bool,
+    /// Last, so that it is dropped when the connection is closed.
+    pub(super) open: Option<OpenFile>,
+}
+
+pub(super) fn prepare(
+    target: &Target,
+    options: SqliteOptions,
+    missing: Missing,
+) -> Result<Prepared, StoreError> {
+    check_options(&options)?;
+    let place = Place { path: target.path().map(Path::to_owned), timeout: options.timeout };
+    if let (Some(path), false) = (target.path(), options.allow_network_fs) {
+        filesystem::check(path)?;
+    }
+    let clock: Arc<dyn Clock> = match options.clock {
+        Some(clock) => clock,
+        None => Arc::new(BootClock::read()?),
+    };
+    let boot = Boot::new(clock);
+    let open = target.path().map(|path| enter(path, missing)).transpose()?;
+    let before = target.path().and_then(inode);
+    let connection = target.connect(&place)?;
+    let made = schema::ensure(&connection, &place, &boot, missing)?;
+    configure(&connection, &place)?;
+    attach(&connection, &place, &boot, options.single_host)?;
+    let identity = target.path().map(|path| Identity::of(path, before)).transpose()?;
+    let settings = Settings { place, identity, boot, max_ttl: options.max_ttl, keep: options.history };
+    Ok(Prepared { connection, settings, made, open })
+}
+
+fn enter(path: &Path, missing: Missing) -> Result<OpenFile, StoreError> {
+    let create = missing != Missing::Leave;
+    if !create && matches!(path.try_exists(), Ok(false)) {
+        return Err(StoreError::new(
+            ErrorKind::NotSetUp,
+            format!(
+                "no such file: {}, expected a lease store. `lease migrate`, or the first `lease run` or `lease acquire`, \
+                 creates it",
+                path.display()
+            ),
+        ));
+    }
+    check_path(path)?;
+    if create { OpenFile::enter_creating(path) } else { OpenFile::enter(path) }
+}
+
+fn check_options(options: &SqliteOptions) -> Result<(), StoreError> {
+    let wrong = |what: String| Err(StoreError::new(ErrorKind::Configuration, what));
+    let longest = SqliteOptions::LONGEST_TTL;
+    if options.max_ttl < Duration::from_millis(1) || options.max_ttl > longest {
+        return wrong(format!("max_ttl is {:?}, expected 1 ms to {longest:?}", options.max_ttl));
+    }
+    if options.timeout < Duration::from_millis(1) {
+        return wrong(format!("timeout is {:?}, expected at least 1 ms", options.timeout));
+    }
+    if options.history == Some(0) {
+        return wrong("history keeps 0 holds, expected at least 1, or `off`".to_owned());
+    }
+    Ok(())
+}
