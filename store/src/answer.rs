@@ -67,6 +67,17 @@ pub enum Released {
     Rejected(Rejected),
 }
 
+/// The answer to `revoke`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "an answer says whether the lease was broken"]
+#[non_exhaustive]
+pub enum Revoked {
+    /// The resource is vacant, and this token burnt.
+    Burnt(FencingToken),
+    /// Nothing was broken, or (with `TokensExhausted`) it was, but there is no token left to burn.
+    Rejected(Rejected),
+}
+
 /// Why nothing was granted, renewed or released, with what the caller will want to know next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
+use crate::StoreError;
+use crate::owner::random;
+
 /// The random identity of a store's history.
 ///
 /// It is created with the data, and again whenever history may have been lost: a wiped or restored server must not
@@ -28,6 +31,15 @@ impl Epoch {
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0.get()
+    }
+
+    /// A new one, drawn at random.
+    pub(crate) fn draw() -> Result<Self, StoreError> {
+        loop {
+            if let Some(epoch) = Self::new(random()?) {
+                return Ok(epoch);
+            }
+        }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
 use std::time::SystemTime;
 
 use lease_machines::{FencingToken, OwnerId};
 
-use crate::{Answer, LeaseRef, ResourceName, StoreError};
+use crate::{Answer, LeaseRef, ResourceName};
 
 /// Names the mark of a protected thing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -94,7 +95,7 @@ pub enum GuardKind {
     Strict,
 }
 
-/// The marks of a database, for those who only advance and look after them. The guard itself runs in the transaction
+/// The marks of a database, for those who only advance and look after them; [`open_marks`](crate::open_marks) opens them. The guard itself runs in the transaction
 /// of the protected write: see the engine's own type.
 pub trait Marks: Send + Sync {
     /// Raises a mark to the lease's token, in a transaction of its own: from then on every older holder is refused. A
@@ -110,20 +111,7 @@ pub trait Marks: Send + Sync {
 }
 
 /// The future of [`Marks::advance`].
-pub type Advance<'a> =
-    std::pin::Pin<Box<dyn std::future::Future<Output = Result<(), GuardError>> + Send + 'a>>;
-
-/// Opens the marks at a URL: `sqlite:PATH`, with the options of [`open`](crate::open), of which `timeout` counts here.
-///
-/// The table of marks is created where it is missing; the file is not: a mark in any other database than the one whose
-/// writes it guards keeps nobody out.
-///
-/// # Errors
-///
-/// As [`open`](crate::open).
-pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
-    crate::open::marks(url)
-}
+pub type Advance<'a> = Pin<Box<dyn Future<Output = Result<(), GuardError>> + Send + 'a>>;
 
 /// A guard that did not let a write pass. Roll the transaction back.
 ///

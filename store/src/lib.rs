@@ -48,7 +48,7 @@ mod url;
 
 pub use answer::{
     Acquired, End, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Pruned, Rejected, Released,
-    Renewed, Vacated, VacatedHow,
+    Renewed, Revoked, Vacated, VacatedHow,
 };
 pub use capabilities::Capabilities;
 pub use clock::Clock;
@@ -56,16 +56,14 @@ pub use duration::{DurationError, parse_duration};
 pub use epoch::{Epoch, EpochError};
 pub use error::{ErrorKind, StoreError, Undecided};
 pub use fault::{Fault, FaultStore, Odds};
-pub use fence::{
-    Advance, GuardError, GuardErrorKind, GuardKind, GuardMode, Mark, MarkKey, Marks, open_marks,
-};
+pub use fence::{Advance, GuardError, GuardErrorKind, GuardKind, GuardMode, Mark, MarkKey, Marks};
 pub use finding::{Finding, Severity};
 pub use memory::MemoryStore;
 pub use name::{NameError, ResourceName};
-pub use open::{Migration, migrate, migration_sql, open, open_existing};
+pub use open::{Migration, migrate, migration_sql, open, open_existing, open_marks};
 pub use owner::fresh_owner;
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Passed, SqliteFence, SqliteOptions, SqliteStore};
-pub use store::{Answer, Revoked, Store};
+pub use store::{Answer, Store};
 pub use url::StoreUrl;

@@ -44,10 +44,7 @@ pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError> {
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
-        #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::open(&url, create),
-        #[cfg(not(feature = "sqlite"))]
-        "sqlite" => Err(left_out("sqlite")),
         scheme => Err(unknown_scheme(scheme)),
     }
 }
@@ -61,10 +58,7 @@ fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError>
 pub fn migrate(url: &str) -> Result<Migration, StoreError> {
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
-        #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::migrate(&url),
-        #[cfg(not(feature = "sqlite"))]
-        "sqlite" => Err(left_out("sqlite")),
         scheme => Err(unknown_scheme(scheme)),
     }
 }
@@ -77,22 +71,23 @@ pub fn migrate(url: &str) -> Result<Migration, StoreError> {
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(crate::SqliteStore::migration_sql().to_owned()),
-        #[cfg(not(feature = "sqlite"))]
-        "sqlite" => Err(left_out("sqlite")),
+        "sqlite" => sqlite::migration_sql(),
         scheme => Err(unknown_scheme(scheme)),
     }
 }
 
-/// The marks at a URL, see [`open_marks`](crate::open_marks).
-pub(crate) fn marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
+/// Opens the marks at a URL: `sqlite:PATH`, with the options of [`open`], of which `timeout` counts here.
+///
+/// The table of marks is created where it is missing; the file is not: a mark in any other database than the one whose
+/// writes it guards keeps nobody out.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
-        #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::marks(&url),
-        #[cfg(not(feature = "sqlite"))]
-        "sqlite" => Err(left_out("sqlite")),
         scheme => Err(unknown_scheme(scheme)),
     }
 }
@@ -108,10 +103,32 @@ pub enum Migration {
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn left_out(engine: &str) -> StoreError {
-    crate::url::wrong(format!(
-        "this program was built without the {engine} store (its cargo feature `{engine}`)"
-    ))
+mod sqlite {
+    use std::sync::Arc;
+
+    use super::Migration;
+    use crate::url::wrong;
+    use crate::{Marks, Store, StoreError, StoreUrl};
+
+    pub(super) fn open(_: &StoreUrl, _create: bool) -> Result<Arc<dyn Store>, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn migrate(_: &StoreUrl) -> Result<Migration, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn migration_sql() -> Result<String, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn marks(_: &StoreUrl) -> Result<Arc<dyn Marks>, StoreError> {
+        Err(left_out())
+    }
+
+    fn left_out() -> StoreError {
+        wrong("this program was built without the sqlite store (its cargo feature `sqlite`)".to_owned())
+    }
 }
 
 #[cfg(feature = "sqlite")]
@@ -144,6 +161,10 @@ mod sqlite {
                 "sqlite::memory: is set up when it is opened, and gone when it is closed".to_owned(),
             )),
         }
+    }
+
+    pub(super) fn migration_sql() -> Result<String, StoreError> {
+        Ok(SqliteStore::migration_sql().to_owned())
     }
 
     pub(super) fn marks(url: &StoreUrl) -> Result<Arc<dyn Marks>, StoreError> {

@@ -8,7 +8,7 @@ use lease_machines::{FencingToken, OwnerId};
 
 use crate::{
     Acquired, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection, LeaseRef,
-    Opening, Pruned, Released, Renewed, ResourceName, StoreError,
+    Opening, Pruned, Released, Renewed, ResourceName, Revoked, StoreError,
 };
 
 /// The future of a store's answer: boxed and `Send`, so that a store can be chosen at run time.
@@ -95,15 +95,4 @@ pub trait Store: Send + Sync {
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
         Box::pin(async { Ok(Vec::new()) })
     }
-}
-
-/// The answer to [`Store::revoke`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[must_use = "an answer says whether the lease was broken"]
-#[non_exhaustive]
-pub enum Revoked {
-    /// The resource is vacant, and this token burnt.
-    Burnt(FencingToken),
-    /// Nothing was broken, or (with `TokensExhausted`) it was, but there is no token left to burn.
-    Rejected(crate::Rejected),
 }

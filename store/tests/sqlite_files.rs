@@ -320,6 +320,22 @@ fn a_rollback_journal_that_another_program_set_is_found() {
 }
 
 #[test]
+fn the_doctor_finds_the_log_behind_a_link() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(folder.file(), &link).unwrap();
+    let linked = SqliteStore::open(&link, options(&clock)).unwrap();
+    let _ = granted(&store, claim("r", 1));
+    let log = |store: &SqliteStore| {
+        let findings = block_on(store.doctor()).unwrap();
+        findings.into_iter().find(|one| one.check == "write-ahead log").unwrap().found
+    };
+    assert_eq!(log(&linked), log(&store));
+    assert_ne!(log(&linked), "0 KiB");
+}
+
+#[test]
 fn settings_out_of_range_are_refused() {
     let folder = Folder::new();
     let url = |options: &str| format!("sqlite:{}?{options}", folder.file().display());

@@ -6,12 +6,16 @@
 mod acquire;
 mod renew;
 mod row;
+mod standing;
 mod vacate;
 
 pub(crate) use acquire::{Known, acquire};
 pub(crate) use renew::renew;
-pub(crate) use row::{At, Effects, Held, MAX_TOKEN, Row, Standing, Write, micros};
+pub(crate) use row::{At, Effects, Held, Row, Write};
+pub(crate) use standing::{Reason, Standing};
 pub(crate) use vacate::{release, revoke, withdraw};
+#[cfg(feature = "sqlite")]
+pub(crate) use {row::micros, standing::greatest_believed};
 
 use crate::{Epoch, StoreError};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_machines::{Decision, Rejection};
+use lease_machines::{Decision, FencingToken, Rejection};
 
 use super::{At, Decided, Effects, Row, Standing, Write, same_epoch};
 use crate::{Grant, HoldOutcome, LeaseRef, Renewed, StoreError};
@@ -68,12 +68,7 @@ pub(super) fn usable(row: &Row, standing: &Standing, lease: &LeaseRef) -> Result
 }
 
 /// The caller's token, where it shows that history was lost.
-pub(super) fn rewound(
-    row: &Row,
-    standing: &Standing,
-    at: &At,
-    lease: &LeaseRef,
-) -> Option<lease_machines::FencingToken> {
+pub(super) fn rewound(row: &Row, standing: &Standing, at: &At, lease: &LeaseRef) -> Option<FencingToken> {
     (lease.epoch.is_some() && row.is_behind(lease.token, standing, at)).then_some(lease.token)
 }
 
@@ -83,7 +78,7 @@ pub(super) fn refused(
     at: &At,
     observed: Duration,
     reason: Rejection,
-    rewound: Option<lease_machines::FencingToken>,
+    rewound: Option<FencingToken>,
 ) -> Effects {
     if reason != Rejection::Expired {
         return Effects { rewound, ..Effects::default() };

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use lease_machines::{Checkpoint, ClockPolicy, FencingToken, Lease, LeaseAuthority, OwnerId};
+use lease_machines::{Checkpoint, ClockPolicy, FencingToken, Lease, LeaseAuthority, OwnerId, Rejection};
 
+use super::standing::{MAX_TOKEN, Standing, greatest_believed};
 use crate::{
     End, Epoch, ErrorKind, HistoryEntry, HoldOutcome, Inspection, Occupant, Rejected, ResourceName,
     StoreError, Vacated, VacatedHow, WorkResult,
 };
-
-/// The last token: the greatest number that every engine's signed 64-bit integer holds.
-pub(crate) const MAX_TOKEN: u64 = i64::MAX as u64;
 
 /// A resource: the core's checkpoint, and what a store keeps beside it.
 #[derive(Clone, Default, Debug)]
@@ -45,16 +43,6 @@ pub(crate) struct Held {
     pub(crate) renewals: u64,
     pub(crate) label: Option<String>,
     pub(crate) identity: Option<String>,
-}
-
-/// What holds for all resources of a store.
-#[derive(Clone, Debug)]
-pub(crate) struct Standing {
-    pub(crate) epoch: Epoch,
-    /// No token at or below this is issued any more.
-    pub(crate) floor: u64,
-    /// Before this instant nothing is granted: leases of a lost history may still be held.
-    pub(crate) grants_from: Duration,
 }
 
 /// When a request is decided.
@@ -167,9 +155,8 @@ impl Row {
     /// Whether a caller who shows this token knows of a grant that this history does not have. Only a number that a
     /// store can have issued by now counts, so that a wrong one does not end everybody's leases.
     pub(crate) fn is_behind(&self, token: FencingToken, standing: &Standing, at: &At) -> bool {
-        const YEAR_MICROS: u64 = 365 * 24 * 3600 * 1_000_000;
         let last = self.last_issued.map_or(0, FencingToken::value).max(standing.floor);
-        token.value() > last && token.value() <= micros(at.wall).saturating_add(YEAR_MICROS)
+        token.value() > last && token.value() <= greatest_believed(at.wall)
     }
 
     /// The lease, if it is live.
@@ -206,7 +193,7 @@ impl Row {
     }
 
     /// A refusal for this reason, with who holds the resource, or who vacated it.
-    pub(crate) fn rejected(&self, reason: lease_machines::Rejection, now: Duration) -> Rejected {
+    pub(crate) fn rejected(&self, reason: Rejection, now: Duration) -> Rejected {
         Rejected::new(reason).with_occupant(self.occupant(now)).with_vacated(if self.lease.is_none() {
             self.vacated.clone()
         } else {

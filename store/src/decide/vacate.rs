@@ -1,5 +1,7 @@
 //! Releases, withdrawals and revokes.
 
+use std::time::Duration;
+
 use lease_machines::{Decision, FencingToken, OwnerId, Rejection};
 
 use super::renew::{refused, rewound, usable};
@@ -66,7 +68,7 @@ pub(crate) fn release(
 }
 
 /// Lets the lease run on where its holder asked that nobody else has the resource so soon.
-fn retain(row: &mut Row, ending: &Ending) -> Option<std::time::Duration> {
+fn retain(row: &mut Row, ending: &Ending) -> Option<Duration> {
     let held = row.lease.as_mut()?;
     let until = held.granted_at.checked_add(ending.at_least)?;
     let remaining = until.checked_sub(row.observed).filter(|left| !left.is_zero())?;
@@ -134,12 +136,8 @@ pub(crate) fn revoke(
         Err(error) => return Decided::only(Err(error)),
     };
     let answer = authority.revoke(expect, at.now);
-    if matches!(answer, Err(Rejection::Vacant | Rejection::StaleToken)) {
-        let refused: Rejected = match answer {
-            Err(reason) => row.rejected(reason, authority.observed()),
-            Ok(_) => Rejected::new(Rejection::Vacant),
-        };
-        return Decided::only(Ok(Revoked::Rejected(refused)));
+    if let Err(reason @ (Rejection::Vacant | Rejection::StaleToken)) = answer {
+        return Decided::only(Ok(Revoked::Rejected(row.rejected(reason, authority.observed()))));
     }
     row.record(&authority);
     let live = row.live(row.observed).is_some_and(|held| !held.retained);

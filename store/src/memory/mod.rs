@@ -237,7 +237,7 @@ impl Store for MemoryStore {
                 if state.standing.epoch != opening.instead_of {
                     return Ok(state.standing.epoch);
                 }
-                state.begin_epoch(opening.above.map_or(0, FencingToken::value), opening.old_holders_are_dead)
+                state.begin_epoch((&opening).into())
             })
         })
     }

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, OwnerId};
 
-use crate::decide::{self, At, Decided, Effects, Known, MAX_TOKEN, Row, Standing, Write, micros};
-use crate::owner::random;
+use crate::decide::{self, At, Decided, Effects, Known, Reason, Row, Standing, Write};
 use crate::{
     Acquired, Claim, End, Epoch, HistoryEntry, HoldOutcome, Inspection, Pruned, ResourceName, StoreError,
 };
@@ -45,7 +44,7 @@ impl State {
     pub(super) fn new() -> Result<Self, StoreError> {
         Ok(Self {
             now: Duration::ZERO,
-            standing: Standing { epoch: fresh_epoch()?, floor: 0, grants_from: Duration::ZERO },
+            standing: Standing { epoch: Epoch::draw()?, floor: 0, grants_from: Duration::ZERO },
             resources: BTreeMap::new(),
             done: BTreeMap::new(),
             good: BTreeMap::new(),
@@ -112,29 +111,21 @@ impl State {
         }
         if let Some(token) = effects.rewound {
             // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
-            let _ = self.begin_epoch(token.value().saturating_add(1 << 32), false);
+            let _ = self.begin_epoch(Reason::rewound(token));
         }
     }
 
-    pub(super) fn begin_epoch(&mut self, above: u64, dead: bool) -> Result<Epoch, StoreError> {
-        let greatest = self
-            .resources
-            .values()
-            .filter_map(|resource| resource.row.last_issued)
-            .map(FencingToken::value)
-            .max()
-            .unwrap_or(0);
+    pub(super) fn begin_epoch(&mut self, reason: Reason) -> Result<Epoch, StoreError> {
+        let issued = self.resources.values().filter_map(|resource| resource.row.last_issued);
+        let greatest = issued.map(FencingToken::value).max().unwrap_or(0);
         let at = self.at();
-        let floor = self.standing.floor.max(greatest).saturating_add(1 << 32);
-        let floor = floor.max(above).max(micros(at.wall)).min(MAX_TOKEN);
-        let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(MAX_TTL) };
-        self.standing = Standing { epoch: fresh_epoch()?, floor, grants_from };
+        self.standing = self.standing.in_new_epoch(Epoch::draw()?, reason, greatest, &at, MAX_TTL);
         for resource in self.resources.values_mut() {
             let lost = resource.row.live(at.now).filter(|held| !held.retained);
             if let Some(entry) = lost.map(|held| held.ended(HoldOutcome::EpochLost, at.now, at.wall)) {
                 resource.history.entry(entry.token).or_insert(entry);
             }
-            if let (true, Some(held)) = (dead, &mut resource.row.lease) {
+            if let (true, Some(held)) = (reason.old_holders_are_dead, &mut resource.row.lease) {
                 held.expires_at = held.expires_at.min(at.now);
             }
         }
@@ -210,13 +201,5 @@ impl Resource {
         let current = self.row.current_hold(at.now, at.wall);
         let current = current.filter(|entry| !self.history.contains_key(&entry.token));
         current.into_iter().chain(self.history.values().rev().cloned()).take(limit).collect()
-    }
-}
-
-fn fresh_epoch() -> Result<Epoch, StoreError> {
-    loop {
-        if let Some(epoch) = Epoch::new(random()?) {
-            return Ok(epoch);
-        }
     }
 }

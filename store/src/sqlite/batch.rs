@@ -8,48 +8,27 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, params};
 
-use super::attach::{Boot, nanos};
-use super::failure::Place;
+use super::attach::nanos;
 use super::history;
-use super::identity::Identity;
+use super::lane::Worked;
 use super::row::{self, Base};
-use super::schema::{EARLIEST_MICROS, clock_is_wrong, fresh_epoch};
-use crate::decide::{self, At, Decided, Effects, Known, MAX_TOKEN, Row, Write, micros};
-use crate::slot::Outcome;
+use super::schema::{EARLIEST_MICROS, clock_is_wrong};
+use super::settings::Settings;
+use crate::decide::{self, At, Decided, Effects, Known, Reason, Row, Write, micros};
 use crate::{
-    Acquired, Claim, Ending, Epoch, ErrorKind, LeaseRef, Opening, Released, Renewed, ResourceName, Revoked,
-    StoreError,
+    Acquired, Claim, Ending, Epoch, HoldOutcome, LeaseRef, Opening, Released, Renewed, ResourceName, Revoked,
+    StoreError, check,
 };
 
 /// Withdrawn owners are remembered for this long at least: longer than any request of theirs is on its way.
 const REMEMBER_WITHDRAWN_MICROS: u64 = 3_600_000_000;
 
-/// What a store needs to decide.
-pub(super) struct Settings {
-    pub(super) place: Place,
-    /// `None` for a database in memory.
-    pub(super) identity: Option<Identity>,
-    pub(super) boot: Boot,
-    pub(super) max_ttl: Duration,
-    /// How many holds a resource's history keeps; `None` for no history.
-    pub(super) keep: Option<u32>,
-}
-
-impl Settings {
-    /// The file is the one that was opened.
-    pub(super) fn is_still_there(&self) -> Result<(), StoreError> {
-        self.identity.as_ref().map_or(Ok(()), Identity::check)
-    }
-}
-
-/// One immediate transaction. An outer `Err` is SQLite's: nothing of the transaction counts then.
+/// One immediate transaction.
 pub(super) struct Batch {
     connection: Rc<Connection>,
     settings: Arc<Settings>,
     base: RefCell<Base>,
 }
-
-type Answer<T> = rusqlite::Result<Outcome<T>>;
 
 impl Batch {
     pub(super) fn new(connection: Rc<Connection>, settings: Arc<Settings>, base: Base) -> Self {
@@ -89,7 +68,7 @@ impl Batch {
     }
 
     /// Whether it was a grant of this very request is told too: an echo's must not be taken back.
-    pub(super) fn acquire(&self, claim: &Claim, again: bool) -> Answer<(Acquired, bool)> {
+    pub(super) fn acquire(&self, claim: &Claim, again: bool) -> Worked<(Acquired, bool)> {
         let done = match &claim.once {
             Some(once) => row::load_done(&self.connection, &claim.resource, once)?,
             None => None,
@@ -104,21 +83,40 @@ impl Batch {
         Ok(answer.map(|acquired| (acquired, fresh)))
     }
 
-    pub(super) fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Answer<Renewed> {
+    pub(super) fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Worked<Renewed> {
         self.decide(&lease.resource, |row, base, at| decide::renew(row, &base.standing, at, lease, ttl))
     }
 
-    pub(super) fn release(&self, lease: &LeaseRef, ending: &Ending) -> Answer<Released> {
+    /// In the order of the names, as the table is; answered in the order asked.
+    pub(super) fn renew_many(
+        &self,
+        leases: &[(LeaseRef, Duration)],
+    ) -> rusqlite::Result<Vec<Result<Renewed, StoreError>>> {
+        let mut order: Vec<_> = leases.iter().enumerate().collect();
+        order.sort_by_key(|(_, (lease, _))| &lease.resource);
+        let mut answers = Vec::with_capacity(leases.len());
+        for (asked, (lease, ttl)) in order {
+            let answer = match check::ttl(*ttl, self.settings.max_ttl) {
+                Ok(ttl) => self.renew(lease, ttl)?,
+                Err(error) => Err(error),
+            };
+            answers.push((asked, answer));
+        }
+        answers.sort_by_key(|(asked, _)| *asked);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    pub(super) fn release(&self, lease: &LeaseRef, ending: &Ending) -> Worked<Released> {
         self.decide(&lease.resource, |row, base, at| decide::release(row, &base.standing, at, lease, ending))
     }
 
-    pub(super) fn withdraw(&self, resource: &ResourceName, owner: OwnerId) -> Answer<Released> {
+    pub(super) fn withdraw(&self, resource: &ResourceName, owner: OwnerId) -> Worked<Released> {
         self.decide(resource, |row, base, at| decide::withdraw(row, &base.standing, at, owner))
     }
 
     /// Takes back a grant that nobody was left to hear of. Its owner may have asked again since: neither is a newer
     /// grant touched, nor its next request refused.
-    pub(super) fn undo(&self, resource: &ResourceName, owner: OwnerId, token: FencingToken) -> Answer<()> {
+    pub(super) fn undo(&self, resource: &ResourceName, owner: OwnerId, token: FencingToken) -> Worked<()> {
         let answer = self.decide(resource, |row, base, at| {
             if row.lease.as_ref().is_some_and(|held| held.owner == owner && held.token == token) {
                 let mut decided = decide::withdraw(row, &base.standing, at, owner);
@@ -136,14 +134,14 @@ impl Batch {
         resource: &ResourceName,
         expect: Option<FencingToken>,
         reason: Option<&str>,
-    ) -> Answer<Revoked> {
+    ) -> Worked<Revoked> {
         self.decide(resource, |row, base, at| {
             decide::revoke(row, &base.standing, at, expect, reason.map(str::to_owned))
         })
     }
 
     /// Opens a new epoch, unless somebody else has by now.
-    pub(super) fn open_epoch(&self, opening: &Opening) -> Answer<Epoch> {
+    pub(super) fn open_epoch(&self, opening: &Opening) -> Worked<Epoch> {
         if self.epoch() != opening.instead_of {
             return Ok(Ok(self.epoch()));
         }
@@ -151,15 +149,12 @@ impl Batch {
         if micros(at.wall) < EARLIEST_MICROS {
             return Ok(Err(clock_is_wrong(&self.settings.place, micros(at.wall))));
         }
-        let above = opening.above.map_or(0, FencingToken::value);
-        self.begin_epoch(&at, above, opening.old_holders_are_dead)
+        self.begin_epoch(&at, opening.into())
     }
 
-    /// A new epoch, with tokens above everything that may have been issued in the old one.
-    fn begin_epoch(&self, at: &At, above: u64, dead: bool) -> Answer<Epoch> {
-        const LEAP: u64 = 1 << 32;
-        let bits = match fresh_epoch() {
-            Ok(bits) => bits,
+    fn begin_epoch(&self, at: &At, reason: Reason) -> Worked<Epoch> {
+        let epoch = match Epoch::draw() {
+            Ok(epoch) => epoch,
             Err(error) => return Ok(Err(error)),
         };
         let greatest: i64 =
@@ -167,40 +162,27 @@ impl Batch {
                 .query_row("SELECT coalesce(max(last_issued), 0) FROM lease_row", [], |row| row.get(0))?;
         let greatest = u64::try_from(greatest).unwrap_or(0);
         let mut base = self.base.borrow_mut();
-        let floor = base.standing.floor.max(greatest).saturating_add(LEAP);
-        let floor = floor.max(above).max(micros(at.wall)).min(MAX_TOKEN);
-        let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(self.settings.max_ttl) };
+        let standing = base.standing.in_new_epoch(epoch, reason, greatest, at, self.settings.max_ttl);
         self.connection.execute(
             "UPDATE lease_store SET epoch = ?1, floor = ?2, grants_from = ?3 WHERE id = 1",
-            params![bits, floor as i64, nanos(grants_from)],
+            params![epoch.value() as i64, standing.floor as i64, nanos(standing.grants_from)],
         )?;
         if self.settings.keep.is_some() {
             self.connection.execute(
                 "INSERT OR IGNORE INTO lease_history
                  SELECT name, token, owner, label, identity, granted_wall, renewed_wall, renewals, ?1, ?2, 0, NULL
                  FROM lease_row WHERE token IS NOT NULL AND NOT retained AND expires_at > ?3",
-                params![
-                    micros(at.wall) as i64,
-                    history::outcome_code(crate::HoldOutcome::EpochLost),
-                    nanos(at.now)
-                ],
+                params![micros(at.wall) as i64, history::outcome_code(HoldOutcome::EpochLost), nanos(at.now)],
             )?;
         }
-        if dead {
+        if reason.old_holders_are_dead {
             self.connection.execute(
                 "UPDATE lease_row SET expires_at = ?1 WHERE token IS NOT NULL AND expires_at > ?1",
                 [nanos(at.now)],
             )?;
         }
-        base.standing.floor = floor;
-        base.standing.grants_from = grants_from;
-        match Epoch::new(bits as u64) {
-            Some(epoch) => {
-                base.standing.epoch = epoch;
-                Ok(Ok(epoch))
-            }
-            None => Ok(Err(StoreError::new(ErrorKind::NotSetUp, "an epoch of zero was drawn"))),
-        }
+        base.standing = standing;
+        Ok(Ok(epoch))
     }
 
     #[cfg(feature = "measure")]
@@ -224,7 +206,7 @@ impl Batch {
         &self,
         resource: &ResourceName,
         decision: impl FnOnce(&mut Row, &Base, &At) -> Decided<T>,
-    ) -> Answer<T> {
+    ) -> Worked<T> {
         let mut row = row::load(&self.connection, resource)?;
         let at = self.now();
         let decided = decision(&mut row, &self.base.borrow(), &at);
@@ -252,8 +234,8 @@ impl Batch {
             self.burn(resource, owner, at)?;
         }
         if let Some(token) = effects.rewound {
-            // Whoever sent it holds a lease that this file does not know of; there may be more of them.
-            let _ = self.begin_epoch(at, token.value().saturating_add(1 << 32), false)?;
+            // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
+            let _ = self.begin_epoch(at, Reason::rewound(token))?;
         }
         Ok(())
     }

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use super::batch::{Batch, Settings};
+use super::batch::Batch;
 use super::failure::{commit_error, is_busy, sqlite_error};
 use super::jitter::Jitter;
 use super::lane::{Lane, Queued, Wake};
-use super::row::{Base, load_base};
-use crate::{ErrorKind, StoreError};
+use super::row::Base;
+use super::settings::Settings;
+use crate::StoreError;
 
 /// What one commit carries at most, so that the lock is not held for too long.
 const MOST_AT_ONCE: usize = 1_024;
@@ -31,11 +32,11 @@ pub(super) fn run(
         }
         // Taken only now: whatever came while others held the lock shares this commit.
         let batch = lane.take(MOST_AT_ONCE);
-        if let Some(failed) = committer.decide(lane, batch) {
+        if let Some(failed) = committer.decide(batch) {
             // One of them cannot be done, and it takes all others with it. Alone, it takes none.
             for queued in failed {
                 if committer.lock(lane) {
-                    committer.decide(lane, vec![queued]);
+                    committer.decide(vec![queued]);
                 } else {
                     lane.put_back(vec![queued]);
                 }
@@ -79,7 +80,7 @@ impl Committer {
     }
 
     /// Decides and commits a batch. Returns it undone where it has to be tried one by one.
-    fn decide(&self, lane: &Lane<Batch>, mut batch: Vec<Queued<Batch>>) -> Option<Vec<Queued<Batch>>> {
+    fn decide(&self, mut batch: Vec<Queued<Batch>>) -> Option<Vec<Queued<Batch>>> {
         let base = match self.base() {
             Ok(base) => base,
             Err(error) => {
@@ -111,20 +112,13 @@ impl Committer {
                 fail(batch, &commit_error(&self.settings.place, error));
             }
         }
-        lane.done();
         None
     }
 
     fn base(&self) -> Result<Base, StoreError> {
-        let place = &self.settings.place;
-        self.settings.is_still_there()?;
-        let base = load_base(&self.connection)
-            .map_err(|error| sqlite_error(place, "reading the epoch", error))?
-            .ok_or_else(|| {
-                StoreError::new(ErrorKind::NotSetUp, format!("{place} has lost its epoch: it was wiped"))
-            })?;
-        check_boot(&base, &self.settings)?;
-        Ok(base)
+        self.settings
+            .base(&self.connection)
+            .unwrap_or_else(|error| Err(sqlite_error(&self.settings.place, "reading the epoch", error)))
     }
 
     fn commit(&self) -> rusqlite::Result<()> {
@@ -143,21 +137,4 @@ fn fail(batch: Vec<Queued<Batch>>, error: &StoreError) {
     for (_, mut work) in batch {
         work.fail(error.repeat());
     }
-}
-
-/// The file's clock must still be this machine's: another one has taken it over otherwise.
-pub(super) fn check_boot(base: &Base, settings: &Settings) -> Result<(), StoreError> {
-    if base.boot == settings.boot.identity() {
-        return Ok(());
-    }
-    Err(StoreError::new(
-        ErrorKind::Configuration,
-        format!(
-            "{} is in use by another machine now (boot {}, this one is {}): two machines on one file would not see each \
-             other's leases",
-            settings.place,
-            base.boot,
-            settings.boot.identity()
-        ),
-    ))
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::connection::folder_of;
 use super::filesystem::shared_file_system;
+use super::lane::Worked;
 use super::reader::Reads;
 use super::row::load_base;
 use super::schema::{EARLIEST_MICROS, VERSION};
 use crate::decide::micros;
-use crate::slot::Outcome;
 use crate::{Finding, Severity};
 
 /// Less space than this is worth a warning: a write-ahead log takes some megabytes.
@@ -24,7 +24,7 @@ impl Reads {
     /// All findings, the worst first.
     ///
     /// `synchronous` is what the connection that writes has set; `None` where it could not be asked.
-    pub(super) fn doctor(&self, synchronous: Option<i64>) -> rusqlite::Result<Outcome<Vec<Finding>>> {
+    pub(super) fn doctor(&self, synchronous: Option<i64>) -> Worked<Vec<Finding>> {
         if let Err(error) = self.settings().is_still_there() {
             return Ok(Err(error));
         }
@@ -34,9 +34,9 @@ impl Reads {
             findings.push(writers("file", &path));
             findings.push(writers("folder", folder_of(&path)));
             findings.push(self.journal(synchronous)?);
-            findings.extend(self.file_system());
-            findings.extend(self.space());
-            findings.extend(self.log());
+            findings.push(file_system(&path));
+            findings.extend(space(&path));
+            findings.push(log(&path));
         } else {
             findings.push(Finding::new(
                 Severity::Note,
@@ -148,44 +148,43 @@ impl Reads {
             Finding::fine("epoch", format!("{}, boot {}", base.standing.epoch, boot.identity()))
         })
     }
+}
 
-    fn file_system(&self) -> Option<Finding> {
-        let path = self.settings().place.path()?;
-        Some(match shared_file_system(path) {
-            None => Finding::fine("file system", "local"),
-            Some(name) => Finding::new(
-                Severity::Error,
-                "file system",
-                format!("the file lies on {name}: locks and shared memory do not reach other machines"),
-                "move the file to a local disk, or use a store with a server",
-            ),
-        })
+fn file_system(path: &Path) -> Finding {
+    match shared_file_system(path) {
+        None => Finding::fine("file system", "local"),
+        Some(name) => Finding::new(
+            Severity::Error,
+            "file system",
+            format!("the file lies on {name}: locks and shared memory do not reach other machines"),
+            "move the file to a local disk, or use a store with a server",
+        ),
     }
+}
 
-    fn space(&self) -> Option<Finding> {
-        let path = self.settings().place.path()?;
-        let stat = rustix::fs::statvfs(path).ok()?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        let found = format!("{} MiB free", free >> 20);
-        Some(if free >= LITTLE_SPACE {
-            Finding::fine("space", found)
-        } else {
-            let mend = "make room: with a full disk nothing is granted or renewed";
-            Finding::new(Severity::Warning, "space", found, mend)
-        })
-    }
+fn space(path: &Path) -> Option<Finding> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let found = format!("{} MiB free", free >> 20);
+    Some(if free >= LITTLE_SPACE {
+        Finding::fine("space", found)
+    } else {
+        let mend = "make room: with a full disk nothing is granted or renewed";
+        Finding::new(Severity::Warning, "space", found, mend)
+    })
+}
 
-    fn log(&self) -> Option<Finding> {
-        let mut path = self.settings().place.path()?.as_os_str().to_owned();
-        path.push("-wal");
-        let size = std::fs::metadata(path).map_or(0, |log| log.len());
-        let found = format!("{} KiB", size >> 10);
-        Some(if size < LARGE_LOG {
-            Finding::fine("write-ahead log", found)
-        } else {
-            let mend = "some program keeps a read transaction open on the file: end it";
-            Finding::new(Severity::Warning, "write-ahead log", found, mend)
-        })
+/// It lies beside the file itself, wherever the link to it lies.
+fn log(path: &Path) -> Finding {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let size = fs::metadata(log).map_or(0, |log| log.len());
+    let found = format!("{} KiB", size >> 10);
+    if size < LARGE_LOG {
+        Finding::fine("write-ahead log", found)
+    } else {
+        let mend = "some program keeps a read transaction open on the file: end it";
+        Finding::new(Severity::Warning, "write-ahead log", found, mend)
     }
 }
 

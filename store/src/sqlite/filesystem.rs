@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::connection::folder_of;
 use crate::{ErrorKind, StoreError};
 
 /// Refuses file systems that another machine may have mounted too, or whose locks and shared memory may be another's:
@@ -22,12 +23,8 @@ pub(super) fn check(path: &Path) -> Result<(), StoreError> {
 
 /// The kind of file system, if it is a shared one.
 pub(super) fn shared_file_system(path: &Path) -> Option<&'static str> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     // The file itself may be a mount of its own; one that is missing will lie where its folder does.
-    let stat = rustix::fs::statfs(path).or_else(|_| rustix::fs::statfs(folder)).ok()?;
+    let stat = rustix::fs::statfs(path).or_else(|_| rustix::fs::statfs(folder_of(path))).ok()?;
     name_of(&stat)
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use std::{process, thread};
 
-use super::connection::create_missing;
+use super::connection::{create_missing, folder_of};
 use crate::{ErrorKind, StoreError};
 
 static OPEN: Mutex<Vec<(PathBuf, u32)>> = Mutex::new(Vec::new());
@@ -85,12 +85,12 @@ fn one_name(path: &Path) -> PathBuf {
     if let Ok(found) = path.canonicalize() {
         return found;
     }
-    match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) => {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match path.file_name() {
+        Some(name) => {
+            let folder = folder_of(path);
             folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(name)
         }
-        _ => path.to_owned(),
+        None => path.to_owned(),
     }
 }
 

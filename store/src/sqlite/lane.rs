@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use crate::StoreError;
 use crate::slot::{Outcome, Overdue, Pending, Slot, Undelivered};
 
+/// What work on the file comes to. An outer `Err` is SQLite's: nothing of the transaction counts then.
+pub(super) type Worked<T> = rusqlite::Result<Outcome<T>>;
+
 /// A request, without its types. `C` is what the thread works with.
 pub(super) trait Work<C: ?Sized>: Send {
     /// Whether it is still wanted. From here on it counts as begun.
@@ -38,7 +41,7 @@ struct Request<T, F> {
 impl<C: ?Sized, T, F> Work<C> for Request<T, F>
 where
     T: Send + 'static,
-    F: FnMut(&C) -> rusqlite::Result<Outcome<T>> + Send,
+    F: FnMut(&C) -> Worked<T> + Send,
 {
     fn begin(&mut self) -> bool {
         self.slot.begin()
@@ -71,7 +74,7 @@ where
 
 struct Unasked<F>(F);
 
-impl<C: ?Sized, T, F: FnMut(&C) -> rusqlite::Result<Outcome<T>> + Send> Work<C> for Unasked<F> {
+impl<C: ?Sized, T, F: FnMut(&C) -> Worked<T> + Send> Work<C> for Unasked<F> {
     fn begin(&mut self) -> bool {
         true
     }
@@ -93,7 +96,7 @@ impl<C: ?Sized, T, F: FnMut(&C) -> rusqlite::Result<Outcome<T>> + Send> Work<C> 
 
 /// Work that nobody waits for.
 pub(super) fn unasked<C: ?Sized, T: 'static>(
-    work: impl FnMut(&C) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+    work: impl FnMut(&C) -> Worked<T> + Send + 'static,
 ) -> Box<dyn Work<C>> {
     Box::new(Unasked(work))
 }
@@ -101,7 +104,7 @@ pub(super) fn unasked<C: ?Sized, T: 'static>(
 /// A request, ready to be queued, and the future of its answer.
 pub(super) fn request<C: ?Sized, T: Send + 'static>(
     undelivered: Undelivered<T>,
-    work: impl FnMut(&C) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+    work: impl FnMut(&C) -> Worked<T> + Send + 'static,
 ) -> (Box<dyn Work<C>>, Pending<T>) {
     let (slot, pending) = Slot::new(undelivered);
     (Box::new(Request { slot, work, kept: None }), pending)

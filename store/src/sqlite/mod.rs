@@ -20,6 +20,7 @@ mod prune;
 mod reader;
 mod row;
 mod schema;
+mod settings;
 mod store;
 mod waiters;
 mod watch;

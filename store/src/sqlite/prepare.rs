@@ -7,13 +7,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::attach::{Boot, attach};
-use super::batch::Settings;
 use super::boot_clock::BootClock;
 use super::connection::{Target, check_path, configure};
 use super::failure::Place;
 use super::forked::OpenFile;
 use super::identity::{Identity, inode};
 use super::schema::{self, Missing};
+use super::settings::Settings;
 use super::{SqliteOptions, filesystem};
 use crate::{Clock, ErrorKind, StoreError};
 

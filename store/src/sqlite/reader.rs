@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::batch::Settings;
-use super::committer::check_boot;
+use super::failure::sqlite_error;
 use super::history;
 use super::jitter::Jitter;
-use super::lane::{Lane, Wake};
-use super::row::{self, Base, load_base, read, read_end};
+use super::lane::{Lane, Wake, Worked};
+use super::row::{self, Base, read, read_end};
+use super::settings::Settings;
 use super::waiters::Waiters;
 use crate::decide::At;
-use crate::slot::Outcome;
-use crate::{Epoch, ErrorKind, HistoryEntry, Inspection, ResourceName, StoreError};
+use crate::{Epoch, HistoryEntry, Inspection, ResourceName};
 
 /// How often another process's commits are looked for while somebody waits: a release there is seen after this.
 const LOOK_MICROS: (u64, u64) = (8_000, 24_000);
@@ -25,8 +24,6 @@ pub(super) struct Reads {
     connection: Connection,
     settings: Arc<Settings>,
 }
-
-type Answer<T> = rusqlite::Result<Outcome<T>>;
 
 /// Works until the queue is closed and empty.
 pub(super) fn run(
@@ -47,9 +44,7 @@ pub(super) fn run(
         for (_, mut work) in lane.take(usize::MAX) {
             match reads.settings.place.patiently(|| work.run(&reads)) {
                 Ok(()) => work.deliver(),
-                Err(error) => {
-                    work.fail(super::failure::sqlite_error(&reads.settings.place, "reading", error))
-                }
+                Err(error) => work.fail(sqlite_error(&reads.settings.place, "reading", error)),
             }
         }
         lane.done();
@@ -72,11 +67,11 @@ impl Reads {
         &self.settings
     }
 
-    pub(super) fn epoch(&self) -> Answer<Epoch> {
+    pub(super) fn epoch(&self) -> Worked<Epoch> {
         self.with_base(|base, _| Ok(base.standing.epoch))
     }
 
-    pub(super) fn inspect(&self, resource: &ResourceName) -> Answer<Inspection> {
+    pub(super) fn inspect(&self, resource: &ResourceName) -> Worked<Inspection> {
         self.with_base(|base, at| {
             let row = row::load(&self.connection, resource)?;
             let good = row::load_good(&self.connection, resource)?;
@@ -86,18 +81,9 @@ impl Reads {
 
     /// All resources whose name begins like this. The names are compared as bytes, so that those with the prefix are
     /// one run of them.
-    pub(super) fn list(&self, prefix: &str) -> Answer<Vec<Inspection>> {
+    pub(super) fn list(&self, prefix: &str) -> Worked<Vec<Inspection>> {
         self.with_base(|base, at| {
-            let mut statement = self.connection.prepare_cached(&format!(
-                "SELECT lease_row.name, {}, lease_good.token, lease_good.owner, lease_good.label, lease_good.once, \
-                 lease_good.at FROM lease_row LEFT JOIN lease_good USING (name) WHERE lease_row.name >= ?1 \
-                 ORDER BY lease_row.name",
-                row::COLUMNS
-                    .split(", ")
-                    .map(|column| format!("lease_row.{}", column.trim()))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))?;
+            let mut statement = self.connection.prepare_cached(row::LIST)?;
             let mut rows = statement.query([prefix])?;
             let mut found = Vec::new();
             while let Some(sql) = rows.next()? {
@@ -114,7 +100,7 @@ impl Reads {
         })
     }
 
-    pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Answer<Vec<HistoryEntry>> {
+    pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Worked<Vec<HistoryEntry>> {
         self.with_base(|_, at| {
             let current = match self.settings.keep {
                 Some(_) => row::load(&self.connection, resource)?.current_hold(at.now, at.wall),
@@ -125,27 +111,18 @@ impl Reads {
     }
 
     /// One snapshot for everything that a question reads.
-    fn with_base<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Answer<T> {
+    fn with_base<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Worked<T> {
         self.connection.prepare_cached("BEGIN")?.execute([])?;
         let answer = self.snapshot(question);
         self.connection.execute_batch("ROLLBACK")?;
         answer
     }
 
-    fn snapshot<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Answer<T> {
-        if let Err(error) = self.settings.is_still_there() {
-            return Ok(Err(error));
+    fn snapshot<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Worked<T> {
+        match self.settings.base(&self.connection)? {
+            Ok(base) => question(&base, &self.settings.boot.at(base.offset)).map(Ok),
+            Err(error) => Ok(Err(error)),
         }
-        let Some(base) = load_base(&self.connection)? else {
-            let place = &self.settings.place;
-            let message = format!("{place} has lost its epoch: it was wiped");
-            return Ok(Err(StoreError::new(ErrorKind::NotSetUp, message)));
-        };
-        if let Err(error) = check_boot(&base, &self.settings) {
-            return Ok(Err(error));
-        }
-        let at = self.settings.boot.at(base.offset);
-        question(&base, &at).map(Ok)
     }
 
     /// Answers the waiters whose resource may be free, if anything was committed or their time has come.

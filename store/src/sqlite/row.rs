@@ -36,17 +36,30 @@ pub(super) fn load_base(connection: &Connection) -> rusqlite::Result<Option<Base
         .map(Option::flatten)
 }
 
-pub(super) const COLUMNS: &str = "last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, \
-     retained, label, identity, vacated_token, vacated_owner, vacated_how, granted_wall, renewed_wall, renewals";
+/// What [`read`] takes, from the first column on.
+macro_rules! columns {
+    () => {
+        "last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, retained, label, identity, \
+         vacated_token, vacated_owner, vacated_how, granted_wall, renewed_wall, renewals"
+    };
+}
 
-/// How many [`COLUMNS`] there are.
+/// How many columns that are.
 pub(super) const WIDTH: usize = 18;
+
+const SELECT: &str = concat!("SELECT ", columns!(), " FROM lease_row WHERE name = ?1");
+
+/// Names from ?1 on, each with its row and its last good end.
+pub(super) const LIST: &str = concat!(
+    "SELECT name, ",
+    columns!(),
+    ", good_token, good_owner, good_label, once, at FROM lease_row LEFT JOIN
+     (SELECT name AS good_name, token AS good_token, owner AS good_owner, label AS good_label, once, at FROM lease_good)
+     ON good_name = name WHERE name >= ?1 ORDER BY name"
+);
 
 /// A resource's row; one never seen is empty.
 pub(super) fn load(connection: &Connection, name: &ResourceName) -> rusqlite::Result<Row> {
-    const SELECT: &str = "SELECT last_issued, observed, owner, attempt, token, granted_at, expires_at, ttl, epoch, \
-         retained, label, identity, vacated_token, vacated_owner, vacated_how, granted_wall, renewed_wall, renewals \
-         FROM lease_row WHERE name = ?1";
     connection
         .prepare_cached(SELECT)?
         .query_row([name.as_str()], |row| read(row, 0))
@@ -54,7 +67,7 @@ pub(super) fn load(connection: &Connection, name: &ResourceName) -> rusqlite::Re
         .map(Option::unwrap_or_default)
 }
 
-/// Reads a row of [`COLUMNS`] that begins at column `first`.
+/// Reads a row whose columns begin at `first`.
 pub(super) fn read(row: &SqlRow<'_>, first: usize) -> rusqlite::Result<Row> {
     let at = |column: usize| first + column;
     let owner: Option<i64> = row.get(at(2))?;

@@ -5,8 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::attach::Boot;
 use super::failure::{Place, sqlite_error};
 use crate::decide::micros;
-use crate::owner::random;
-use crate::{ErrorKind, StoreError};
+use crate::{Epoch, ErrorKind, StoreError};
 
 /// The version of the tables that this program writes.
 pub(super) const VERSION: i64 = 1;
@@ -148,7 +147,7 @@ pub(super) fn ensure(
     if wall < EARLIEST_MICROS {
         return Err(clock_is_wrong(place, wall));
     }
-    let epoch = fresh_epoch()?;
+    let epoch = Epoch::draw()?.value() as i64;
     transaction.execute_batch(TABLES).map_err(error)?;
     transaction
         .execute(
@@ -178,16 +177,6 @@ fn complete(found: &[String], place: &Place) -> Result<bool, StoreError> {
         ));
     }
     Ok(lacking.is_empty())
-}
-
-/// The bits of a new epoch.
-pub(super) fn fresh_epoch() -> Result<i64, StoreError> {
-    loop {
-        let epoch = random()?;
-        if epoch != 0 {
-            return Ok(epoch as i64);
-        }
-    }
 }
 
 pub(super) fn clock_is_wrong(place: &Place, wall_micros: u64) -> StoreError {

@@ -10,14 +10,15 @@ use std::{fmt, mem, process};
 use lease_machines::{FencingToken, OwnerId};
 use rusqlite::Connection;
 
-use super::batch::{Batch, Settings};
+use super::batch::Batch;
 use super::connection::Target;
 use super::failure::sqlite_error;
 use super::forked::OpenFile;
-use super::lane::{Lane, request, unasked};
+use super::lane::{Lane, Worked, request, unasked};
 use super::prepare::{Prepared, prepare};
 use super::reader::Reads;
 use super::schema::{self, Missing};
+use super::settings::Settings;
 use super::waiters::Waiters;
 use super::watch::Watch;
 use super::{SqliteOptions, committer, reader};
@@ -216,7 +217,7 @@ impl SqliteStore {
 
     fn write<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Batch) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+        work: impl FnMut(&Batch) -> Worked<T> + Send + 'static,
     ) -> Answer<'_, T> {
         self.write_or(Box::new(drop), work)
     }
@@ -225,7 +226,7 @@ impl SqliteStore {
     fn write_or<T: Send + 'static>(
         &self,
         undelivered: Undelivered<T>,
-        work: impl FnMut(&Batch) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+        work: impl FnMut(&Batch) -> Worked<T> + Send + 'static,
     ) -> Answer<'_, T> {
         Box::pin(async move {
             self.here()?;
@@ -238,7 +239,7 @@ impl SqliteStore {
 
     fn read<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Reads) -> rusqlite::Result<Outcome<T>> + Send + 'static,
+        work: impl FnMut(&Reads) -> Worked<T> + Send + 'static,
     ) -> Answer<'_, T> {
         Box::pin(async move {
             self.here()?;
@@ -293,24 +294,7 @@ impl Store for SqliteStore {
     }
 
     fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
-        let max_ttl = self.capabilities.max_ttl;
-        self.write(move |batch| {
-            // In the order of the names, as the tables are.
-            let mut order: Vec<usize> = (0..leases.len()).collect();
-            order.sort_by_key(|&index| leases.get(index).map(|(lease, _)| &lease.resource));
-            let mut answers: Vec<Option<Result<Renewed, StoreError>>> = Vec::new();
-            answers.resize_with(leases.len(), || None);
-            for index in order {
-                let (Some((lease, ttl)), Some(answer)) = (leases.get(index), answers.get_mut(index)) else {
-                    continue;
-                };
-                *answer = Some(match check::ttl(*ttl, max_ttl) {
-                    Ok(ttl) => batch.renew(lease, ttl)?,
-                    Err(error) => Err(error),
-                });
-            }
-            Ok(Ok(answers.into_iter().flatten().collect()))
-        })
+        self.write(move |batch| batch.renew_many(&leases).map(Ok))
     }
 
     fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {

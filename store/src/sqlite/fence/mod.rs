@@ -6,16 +6,17 @@ mod schema;
 mod strict;
 
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, named_params, params};
 
 pub(crate) use self::marks::SqliteMarks;
-use self::refusal::{database, greatest_believed, out_of_range, poisoned, stale};
+use self::refusal::{database, out_of_range, poisoned, stale};
 use self::schema::{GUARD, SET_UP};
 use self::strict::{epoch_here, insist, look_up};
 use super::row::{read_token, wall_time};
+use crate::decide::greatest_believed;
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
 
 /// Checks fencing tokens in an SQLite database, on the connection and in the transaction of the write that they protect.
@@ -246,7 +247,7 @@ impl SqliteFence {
         to: Option<FencingToken>,
         reason: &str,
     ) -> Result<(), GuardError> {
-        if let Some(token) = to.filter(|token| token.value() > greatest_believed()) {
+        if let Some(token) = to.filter(|token| token.value() > greatest_believed(SystemTime::now())) {
             return Err(out_of_range(token));
         }
         let error = |error| database("resetting a mark", error);
@@ -277,8 +278,9 @@ impl SqliteFence {
     }
 
     /// Forgets marks that nobody has written for so long, and that are not ahead of the clock: those would lift the floor
-    /// above honest tokens. Nothing else ever forgets a mark, least of all a prune of the leases. A floor is raised to the greatest of them first: a token below
-    /// it that has no mark of its own is refused from then on, whatever its resource.
+    /// above honest tokens. Nothing else ever forgets a mark, least of all a prune of the leases. A floor is raised to
+    /// the greatest of them first: a token below it that has no mark of its own is refused from then on, whatever its
+    /// resource.
     ///
     /// Returns how many there were.
     ///
@@ -333,7 +335,7 @@ fn raise(connection: &Connection, key: &MarkKey, lease: &LeaseRef) -> Result<(),
         Ok(_) => return Ok(()),
         Err(error) => error,
     };
-    // The text of the triggers above; SQLite gives no other way to tell one from the other.
+    // The text of the triggers in `schema`; SQLite gives no other way to tell one from the other.
     let said = error.to_string();
     if said.contains("lease fence: token out of range") {
         return Err(out_of_range(lease.token).with_source(error));
@@ -344,7 +346,7 @@ fn raise(connection: &Connection, key: &MarkKey, lease: &LeaseRef) -> Result<(),
             None => floor(connection, key)?,
         };
         let highest = highest.unwrap_or(lease.token);
-        if highest.value() > greatest_believed() {
+        if highest.value() > greatest_believed(SystemTime::now()) {
             return Err(poisoned(key, lease.token, highest).with_source(error));
         }
         return Err(stale(key, lease.token, highest).with_source(error));

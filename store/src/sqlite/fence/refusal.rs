@@ -1,11 +1,8 @@
 //! What a refusal says: what was found, and what was expected.
 
-use std::time::SystemTime;
-
 use lease_machines::FencingToken;
 use rusqlite::ErrorCode;
 
-use crate::decide::{MAX_TOKEN, micros};
 use crate::{GuardError, GuardErrorKind, MarkKey};
 
 pub(super) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
@@ -25,12 +22,6 @@ pub(super) fn poisoned(key: &MarkKey, held: FencingToken, highest: FencingToken)
              pass: reset the mark, or set this machine's clock"
         ),
     )
-}
-
-/// No store has issued a token above this.
-pub(super) fn greatest_believed() -> u64 {
-    const YEAR_MICROS: u64 = 365 * 24 * 3600 * 1_000_000;
-    micros(SystemTime::now()).saturating_add(YEAR_MICROS).min(MAX_TOKEN)
 }
 
 pub(super) fn out_of_range(token: FencingToken) -> GuardError {

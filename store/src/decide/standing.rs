@@ -1,0 +1,73 @@
+//! What holds for all resources of a store, and how it changes with the epoch.
+
+use std::time::{Duration, SystemTime};
+
+use lease_machines::FencingToken;
+
+use super::row::{At, micros};
+use crate::{Epoch, Opening};
+
+/// The last token: the greatest number that every engine's signed 64-bit integer holds.
+pub(crate) const MAX_TOKEN: u64 = i64::MAX as u64;
+
+/// How far a new epoch's tokens lie above those of the old one that are known: there may be others, which are lost.
+const LEAP: u64 = 1 << 32;
+
+/// What holds for all resources of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) epoch: Epoch,
+    /// No token at or below this is issued any more.
+    pub(crate) floor: u64,
+    /// Before this instant nothing is granted: leases of a lost history may still be held.
+    pub(crate) grants_from: Duration,
+}
+
+/// How an epoch comes to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reason {
+    /// A token that somebody has seen; the new ones are greater.
+    pub(crate) above: u64,
+    /// An operator's word that no old holder acts any more: nobody has to be waited for.
+    pub(crate) old_holders_are_dead: bool,
+}
+
+impl Reason {
+    /// A caller has shown a token that this history does not have. There may be more of them.
+    pub(crate) fn rewound(token: FencingToken) -> Self {
+        Self { above: token.value().saturating_add(LEAP), old_holders_are_dead: false }
+    }
+}
+
+impl From<&Opening> for Reason {
+    fn from(opening: &Opening) -> Self {
+        let above = opening.above.map_or(0, FencingToken::value);
+        Self { above, old_holders_are_dead: opening.old_holders_are_dead }
+    }
+}
+
+impl Standing {
+    /// What holds from `at` on in `epoch`: tokens above everything that may have been issued before, and no grants as
+    /// long as leases of the old epoch may be held, which last for at most `max_ttl`. `greatest` is the greatest token
+    /// that this history knows of.
+    pub(crate) fn in_new_epoch(
+        &self,
+        epoch: Epoch,
+        reason: Reason,
+        greatest: u64,
+        at: &At,
+        max_ttl: Duration,
+    ) -> Self {
+        let floor = self.floor.max(greatest).saturating_add(LEAP);
+        let floor = floor.max(reason.above).max(micros(at.wall)).min(MAX_TOKEN);
+        let dead = reason.old_holders_are_dead;
+        let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(max_ttl) };
+        Self { epoch, floor, grants_from }
+    }
+}
+
+/// No store has issued a token above this by now: a year of microseconds ahead of the clock.
+pub(crate) fn greatest_believed(wall: SystemTime) -> u64 {
+    const YEAR_MICROS: u64 = 365 * 24 * 3600 * 1_000_000;
+    micros(wall).saturating_add(YEAR_MICROS).min(MAX_TOKEN)
+}
