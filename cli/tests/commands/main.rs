@@ -13,3 +13,4 @@ mod run;
 mod stores;
 mod support;
 mod terminal;
+mod upgrade;

@@ -169,7 +169,8 @@ impl Batch {
         )?;
         if self.settings.keep.is_some() {
             self.connection.execute(
-                "INSERT OR IGNORE INTO lease_history
+                "INSERT OR IGNORE INTO lease_history (name, token, owner, label, identity, granted_at, renewed_at,
+                     renewals, ends_at, outcome, result, reason)
                  SELECT name, token, owner, label, identity, granted_wall, renewed_wall, renewals, ?1, ?2, 0, NULL
                  FROM lease_row WHERE token IS NOT NULL AND NOT retained AND expires_at > ?3",
                 params![micros(at.wall) as i64, history::outcome_code(HoldOutcome::EpochLost), nanos(at.now)],
@@ -243,7 +244,7 @@ impl Batch {
     fn burn(&self, resource: &ResourceName, owner: OwnerId, at: &At) -> rusqlite::Result<()> {
         self.forget_withdrawn(at)?;
         self.connection
-            .prepare_cached("INSERT OR REPLACE INTO lease_withdrawn VALUES (?1, ?2, ?3)")?
+            .prepare_cached("INSERT OR REPLACE INTO lease_withdrawn (name, owner, at) VALUES (?1, ?2, ?3)")?
             .execute(params![resource.as_str(), owner.value() as i64, micros(at.wall) as i64])?;
         Ok(())
     }

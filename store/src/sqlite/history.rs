@@ -20,7 +20,9 @@ pub(super) fn add(
 ) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT OR IGNORE INTO lease_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            "INSERT OR IGNORE INTO lease_history (name, token, owner, label, identity, granted_at, renewed_at, \
+                 renewals, ends_at, outcome, result, reason)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             name.as_str(),

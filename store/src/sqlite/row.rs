@@ -143,7 +143,9 @@ pub(super) fn save(
             let vacated = row.vacated.as_ref();
             connection
                 .prepare_cached(
-                    "INSERT OR REPLACE INTO lease_row VALUES \
+                    "INSERT OR REPLACE INTO lease_row (name, last_issued, observed, wall, owner, attempt, token, \
+                         granted_at, expires_at, ttl, epoch, retained, label, identity, vacated_token, \
+                         vacated_owner, vacated_how, granted_wall, renewed_wall, renewals) VALUES \
                      (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
                 )?
                 .execute(params![
@@ -200,11 +202,15 @@ pub(super) fn save_good(connection: &Connection, name: &ResourceName, end: &End)
     let at = micros(end.at) as i64;
     let (token, owner) = (end.token.value() as i64, end.owner.value() as i64);
     connection
-        .prepare_cached("INSERT OR REPLACE INTO lease_good VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .prepare_cached(
+            "INSERT OR REPLACE INTO lease_good (name, token, owner, label, once, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
         .execute(params![name.as_str(), token, owner, end.label, end.once, at])?;
     if let Some(once) = &end.once {
         connection
-            .prepare_cached("INSERT OR IGNORE INTO lease_done VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .prepare_cached(
+                "INSERT OR IGNORE INTO lease_done (name, once, token, owner, label, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
             .execute(params![name.as_str(), once, token, owner, end.label, at])?;
     }
     Ok(())

@@ -14,6 +14,9 @@ pub(super) const VERSION: i64 = 1;
 /// those of a store that it replaces.
 pub(super) const EARLIEST_MICROS: u64 = 1_767_225_600_000_000;
 
+/// A later version that still admits programs of this one (`usable_by`) may add tables, and columns with a default: every
+/// statement names its columns. A row that a program of this version writes anew has those defaults.
+///
 /// All times are nanoseconds of the store's clock, except walls, `at` and those of the history: microseconds since
 /// 1970. Owners and epochs are the bits of an unsigned number.
 pub(super) const TABLES: &str = "

@@ -257,7 +257,7 @@ impl SqliteFence {
         let place = params![key.store, key.resource.as_str(), key.slot, becomes, reason];
         transaction
             .execute(
-                "INSERT INTO lease_fence_log
+                "INSERT INTO lease_fence_log (at, store, resource, slot, was, becomes, reason)
                  SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000, store, resource, slot, token, ?4, ?5
                  FROM lease_fence WHERE store = ?1 AND resource = ?2 AND slot = ?3",
                 place,
@@ -297,7 +297,7 @@ impl SqliteFence {
         transaction
             .execute(
                 &format!(
-                    "INSERT INTO lease_fence_floor SELECT store, max(token) FROM lease_fence WHERE {OLD} GROUP BY store
+                    "INSERT INTO lease_fence_floor (store, token) SELECT store, max(token) FROM lease_fence WHERE {OLD} GROUP BY store
                      ON CONFLICT (store) DO UPDATE SET token = max(token, excluded.token)"
                 ),
                 [seconds],
