@@ -7,11 +7,10 @@ mod common;
 #[path = "../examples/paused_worker.rs"]
 mod paused_worker;
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::other::{Other, heard, role};
 use common::{Folder, TTL, TestClock, block_on, claim, granted, lease, name, open};
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::{
@@ -19,6 +18,7 @@ use lease_machines_store::{
     SqliteOptions, SqliteStore, Store, open_marks,
 };
 use rusqlite::{Connection, TransactionBehavior};
+use rustix::process::Signal;
 
 fn token(value: u64) -> FencingToken {
     FencingToken::new(value).unwrap()
@@ -563,25 +563,16 @@ fn the_example_runs() {
     paused_worker::main().unwrap();
 }
 
-const WORKER: &str = "LEASE_TEST_WORKER";
-
 /// The paused worker, between two processes: it is frozen past its ttl between its decision to write and the write.
 #[test]
 fn a_worker_that_was_frozen_is_refused_in_another_process() {
-    if let Ok(folder) = std::env::var(WORKER) {
-        return worker(Path::new(&folder));
+    if let Some(folder) = role() {
+        return worker(&folder);
     }
     let folder = Folder::new();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_worker_that_was_frozen_is_refused_in_another_process", "--nocapture"])
-        .env(WORKER, folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(said.any(|line| line.ends_with("about to write")), "the worker did not get its lease");
-    signal(child.id(), "STOP");
+    let mut other = Other::start("a_worker_that_was_frozen_is_refused_in_another_process", folder.path());
+    assert!(other.next("about to write").is_some(), "the worker did not get its lease");
+    other.signal(Signal::STOP);
     let store = SqliteStore::open(folder.file(), SqliteOptions::default()).unwrap();
     let mut claim = claim("stock", 2);
     claim.ttl = Duration::from_secs(600);
@@ -594,10 +585,10 @@ fn a_worker_that_was_frozen_is_refused_in_another_process() {
             break;
         }
     }
-    signal(child.id(), "CONT");
-    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    assert!(said.any(|line| line.ends_with("refused: StaleToken")), "the frozen worker wrote");
-    assert!(child.wait().unwrap().success());
+    other.signal(Signal::CONT);
+    other.tell();
+    assert_eq!(other.next("said ").as_deref(), Some("refused: StaleToken"));
+    assert!(other.child.wait().unwrap().success());
     assert_eq!(rows(&data(&folder.path().join("data.db"))), [] as [i64; 0]);
 }
 
@@ -608,14 +599,9 @@ fn worker(folder: &Path) {
     let grant = granted(&store, claim);
     let mut data = data(&folder.join("data.db"));
     println!("about to write");
-    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    heard();
     match write(&mut data, &lease("stock", 1, grant), GuardMode::Auto) {
-        Err(GuardErrorKind::StaleToken { .. }) => println!("refused: StaleToken"),
-        other => println!("{other:?}"),
+        Err(GuardErrorKind::StaleToken { .. }) => println!("said refused: StaleToken"),
+        other => println!("said {other:?}"),
     }
-}
-
-fn signal(process: u32, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap();
-    assert!(status.success());
 }

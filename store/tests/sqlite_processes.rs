@@ -6,72 +6,16 @@
 mod common;
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use common::other::{Other, heard, role};
 use common::{Folder, acquire, block_on, claim, granted, lease, name};
 use lease_machines::OwnerId;
 use lease_machines_store::{
     Acquired, Claim, Ending, ErrorKind, Severity, SqliteOptions, SqliteStore, Store, Undecided, fresh_owner,
 };
-
-const ROLE: &str = "LEASE_TEST_ROLE";
-
-/// Where the file is, in a child that a test has started.
-fn role() -> Option<PathBuf> {
-    std::env::var(ROLE).ok().map(PathBuf::from)
-}
-
-/// Runs a test of this file again as another process.
-struct Other {
-    child: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
-impl Other {
-    fn start(test: &str, file: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(ROLE, file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, said }
-    }
-
-    /// The rest of the next line that has this word.
-    fn next(&mut self, word: &str) -> Option<String> {
-        self.said.find_map(|line| {
-            let line = line.unwrap();
-            line.find(word).map(|at| line[at + word.len()..].trim().to_owned())
-        })
-    }
-
-    fn tell(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
-    }
-
-    fn signal(&self, name: &str) {
-        let status =
-            Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn heard() {
-    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
-}
+use rustix::process::Signal;
 
 fn open(file: &Path) -> SqliteStore {
     SqliteStore::open(file, SqliteOptions::default()).unwrap()
@@ -199,7 +143,7 @@ fn a_kill_in_the_middle_of_writes_loses_nothing() {
         let mut other = Other::start("a_kill_in_the_middle_of_writes_loses_nothing", &folder.file());
         let first = other.next("granted").expect("the process got no lease");
         std::thread::sleep(Duration::from_millis(round * 7));
-        other.signal("KILL");
+        other.signal(Signal::KILL);
         let _ = other.child.wait().unwrap();
         let mut held = [None; 7];
         let said = std::iter::once(format!("granted {first}")).chain(other.said.by_ref().map(Result::unwrap));
@@ -255,7 +199,7 @@ fn a_frozen_process_holds_nobody_up_for_ever() {
     let (mut busy, mut done) = (0, 0);
     for round in 0..40_u64 {
         std::thread::sleep(Duration::from_millis(round % 5));
-        other.signal("STOP");
+        other.signal(Signal::STOP);
         let start = Instant::now();
         match block_on(store.acquire(fresh("ours", Duration::from_millis(1)))) {
             Ok(_) => done += 1,
@@ -269,7 +213,7 @@ fn a_frozen_process_holds_nobody_up_for_ever() {
             }
         }
         assert!(start.elapsed() < Duration::from_secs(3), "waited {:?}", start.elapsed());
-        other.signal("CONT");
+        other.signal(Signal::CONT);
         // After the thaw it is as before.
         let mut owner = 0;
         while block_on(store.acquire(fresh("ours", Duration::from_millis(1)))).is_err() {
@@ -347,7 +291,7 @@ fn a_killed_holder_is_waited_for_until_its_ttl() {
     let mut other = Other::start("a_killed_holder_is_waited_for_until_its_ttl", &folder.file());
     let token: u64 = other.next("token ").unwrap().parse().unwrap();
     let start = Instant::now();
-    other.signal("KILL");
+    other.signal(Signal::KILL);
     assert!(matches!(acquire(&store, claim("job", 1)), Acquired::Rejected(_)), "before its ttl");
     block_on(store.wait(name("job"), Duration::from_secs(60))).unwrap();
     let grant = granted(&store, Claim::new(name("job"), OwnerId::new(2), Duration::from_secs(1)));

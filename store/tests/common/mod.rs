@@ -2,6 +2,8 @@
 // Each test file uses its own part; helpers outside a #[test] function are tests all the same.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod other;
+
 use std::fs;
 use std::future::Future;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
