@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_machines::{Cadence, KeeperOptions, Wait};
-use lease_machines_store::Capabilities;
+use lease_machines::{Cadence, KeeperOptions, OwnerId, Wait};
+use lease_machines_store::{Capabilities, Claim, ResourceName};
 
 use crate::FenceMark;
 
@@ -201,26 +201,20 @@ impl HoldOptions {
         Ok(options.with_tick(TICK))
     }
 
-    pub(crate) fn into_parts(self) -> Parts {
-        Parts {
-            ttl: self.ttl,
-            at_least: self.at_least,
-            once: self.once,
-            fences: self.fences,
-            label: self.label,
-            identity: self.identity,
-        }
+    /// Who asks for what, and what is kept until the hold ends.
+    pub(crate) fn into_parts(self, resource: ResourceName, owner: OwnerId) -> (Claim, Parts) {
+        let mut claim = Claim::new(resource, owner, self.ttl);
+        claim.label = self.label;
+        claim.identity = self.identity;
+        claim.once = self.once;
+        (claim, Parts { at_least: self.at_least, fences: self.fences })
     }
 }
 
-/// What a hold carries along.
+/// What a hold carries along beside its claim.
 pub(crate) struct Parts {
-    pub(crate) ttl: Duration,
     pub(crate) at_least: Duration,
-    pub(crate) once: Option<String>,
     pub(crate) fences: Vec<Arc<dyn FenceMark>>,
-    pub(crate) label: Option<String>,
-    pub(crate) identity: Option<String>,
 }
 
 impl Default for HoldOptions {

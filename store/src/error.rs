@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::{Epoch, NameError};
 
@@ -51,13 +52,15 @@ pub enum ErrorKind {
 }
 
 /// A call that brought no decision: what was found, where, and what was expected. It never shows a password.
+#[derive(Clone)]
 pub struct StoreError(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     undecided: Undecided,
     message: String,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl StoreError {
@@ -109,18 +112,8 @@ impl StoreError {
     /// The same error, with what caused it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
-    }
-
-    /// The same for another request that met the same end. What caused it is in the message.
-    pub(crate) fn repeat(&self) -> Self {
-        Self(Box::new(Inner {
-            kind: self.0.kind,
-            undecided: self.0.undecided,
-            message: self.0.message.clone(),
-            source: None,
-        }))
     }
 
     /// What went wrong.

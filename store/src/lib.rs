@@ -30,6 +30,7 @@ mod duration;
 mod epoch;
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 mod error;
+mod event;
 mod fault;
 mod fence;
 mod finding;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use lease_machines_store::{
     Acquired, Claim, Ending, ErrorKind, LeaseRef, Released, Renewed, ResourceName, Store, StoreError,
-    Undecided,
 };
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
@@ -184,14 +183,5 @@ pub(super) fn each(
         ),
         Err(error) => (Vec::new(), error),
     };
-    replies.into_iter().chain(std::iter::repeat_with(move || Err(same(&rest))))
-}
-
-fn same(error: &StoreError) -> StoreError {
-    let copy = StoreError::new(error.kind(), error.to_string());
-    match error.undecided() {
-        Undecided::NotDone => copy.nothing_changed(),
-        Undecided::Unknown => copy.outcome_unknown(),
-        Undecided::Refused => copy,
-    }
+    replies.into_iter().chain(std::iter::repeat_with(move || Err(rest.clone())))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lease_machines::{Event, FencingToken, Keeper, Loss, NotHeld, Outcome, StopReason};
 use lease_machines_store::{
     Acquired, Claim, End, Ending, ErrorKind, Grant, LeaseRef, Occupant, Rejected, Released, Renewed,
-    StoreError, Undecided, Vacated, VacatedHow, WorkResult,
+    StoreError, Vacated, VacatedHow, WorkResult,
 };
 use tokio::sync::oneshot;
 use tokio::task::Id;
@@ -119,24 +119,18 @@ impl Entry {
         sent: Duration,
         reply: Result<Acquired, StoreError>,
     ) -> Event {
+        let event = Acquired::event(&reply, attempt, sent);
         match reply {
             Ok(Acquired::Granted(grant)) => {
                 self.grant = Some(grant);
                 self.error = None;
-                Event::Granted { attempt, token: grant.token, ttl: grant.ttl, sent }
             }
-            Ok(Acquired::AlreadyDone(end)) => {
-                self.done = Some(end);
-                Event::AlreadyDone { attempt }
-            }
-            Ok(Acquired::Rejected(rejected)) => self.rejected(attempt, rejected),
-            Err(error) => match error.kind() {
-                // The claim named no epoch, so this is about an earlier one: the next attempt is made in the new one.
-                ErrorKind::NewEpoch { .. } => Event::NotDone { attempt },
-                _ => self.undecided(attempt, error),
-            },
-            Ok(_) => Event::NoAnswer { attempt },
+            Ok(Acquired::AlreadyDone(end)) => self.done = Some(end),
+            Ok(Acquired::Rejected(rejected)) => self.rejected(rejected),
+            Err(error) => self.error = Some(Arc::new(error)),
+            Ok(_) => {}
         }
+        event
     }
 
     pub(super) fn renewed(
@@ -145,25 +139,24 @@ impl Entry {
         sent: Duration,
         reply: Result<Renewed, StoreError>,
     ) -> Event {
+        let event = Renewed::event(&reply, attempt, sent);
         match reply {
-            Ok(Renewed::Renewed(grant)) => {
-                self.error = None;
-                Event::Renewed { attempt, token: grant.token, ttl: grant.ttl, sent }
-            }
-            Ok(Renewed::Rejected(rejected)) => self.rejected(attempt, rejected),
-            Err(error) => self.undecided(attempt, error),
-            Ok(_) => Event::NoAnswer { attempt },
+            Ok(Renewed::Renewed(_)) => self.error = None,
+            Ok(Renewed::Rejected(rejected)) => self.rejected(rejected),
+            Err(error) => self.error = Some(Arc::new(error)),
+            Ok(_) => {}
         }
+        event
     }
 
     pub(super) fn released(&mut self, attempt: u64, reply: Result<Released, StoreError>) -> Event {
+        let event = Released::event(&reply, attempt);
         match reply {
-            Ok(Released::Released | Released::Retained(_)) => Event::Released { attempt },
-            Ok(Released::AlreadyReleased) => Event::AlreadyReleased { attempt },
-            Ok(Released::Rejected(rejected)) => self.rejected(attempt, rejected),
-            Err(error) => self.undecided(attempt, error),
-            Ok(_) => Event::NoAnswer { attempt },
+            Ok(Released::Rejected(rejected)) => self.rejected(rejected),
+            Err(error) => self.error = Some(Arc::new(error)),
+            Ok(_) => {}
         }
+        event
     }
 
     pub(super) fn withdrawn(&mut self, attempt: u64, reply: Result<Released, StoreError>) -> Event {
@@ -174,25 +167,10 @@ impl Entry {
         }
     }
 
-    fn rejected(&mut self, attempt: u64, rejected: Rejected) -> Event {
-        // A store that does not say how long is asked again when the keeper would have anyway.
-        let remaining = rejected.occupant.as_ref().map_or(Duration::MAX, |occupant| occupant.remaining);
+    fn rejected(&mut self, rejected: Rejected) {
         self.error = None;
         self.occupant = rejected.occupant;
         self.vacated = rejected.vacated;
-        Event::Rejected { attempt, reason: rejected.reason, remaining }
-    }
-
-    /// An error of a request that carried what this lease believes in.
-    fn undecided(&mut self, attempt: u64, error: StoreError) -> Event {
-        let (kind, undecided) = (error.kind(), error.undecided());
-        self.error = Some(Arc::new(error));
-        match (kind, undecided) {
-            (ErrorKind::NewEpoch { .. }, _) => Event::NewEpoch,
-            (_, Undecided::NotDone) => Event::NotDone { attempt },
-            (_, Undecided::Unknown) => Event::NoAnswer { attempt },
-            (_, Undecided::Refused) => Event::Refused { attempt },
-        }
     }
 
     // What the keeper said, as those who wait for it take it.
@@ -238,7 +216,7 @@ impl Entry {
 
     /// Whoever held the lease is through with it.
     pub(super) fn finish(&mut self, result: WorkResult, reply: Option<oneshot::Sender<Verdict>>) {
-        let once = self.parts.once.clone().filter(|_| result == WorkResult::Good);
+        let once = self.claim.once.clone().filter(|_| result == WorkResult::Good);
         self.ending = Ending::new(result).with_once(once).with_at_least(self.parts.at_least);
         self.finisher = reply;
     }
@@ -285,7 +263,7 @@ impl Entry {
                 HoldError::Occupied(Box::new(Occupied { resource, by: self.occupant.take(), waited }))
             }
             (_, NotHeld::AlreadyDone, _, Some(end)) => {
-                let key = self.parts.once.clone().unwrap_or_default();
+                let key = self.claim.once.clone().unwrap_or_default();
                 HoldError::AlreadyDone(Box::new(AlreadyDone { resource, key, end }))
             }
             (_, NotHeld::Refused, Some(error), _) => HoldError::Refused { resource, error },

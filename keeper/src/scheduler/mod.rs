@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_machines_store::{Claim, ResourceName, Store, fresh_owner};
+use lease_machines_store::{ResourceName, Store, fresh_owner};
 use tokio::sync::oneshot;
 
 use crate::lease::Shared;
@@ -92,12 +92,8 @@ impl Scheduler {
         let asked = self.core.clock.now();
         let checked = options.check(self.core.store.capabilities(), asked).map_err(HoldError::Options)?;
         let owner = fresh_owner().map_err(HoldError::NoOwner)?;
-        let parts = options.into_parts();
         let trace = Trace::new(&resource, owner);
-        let mut claim = Claim::new(resource, owner, parts.ttl);
-        claim.label.clone_from(&parts.label);
-        claim.identity.clone_from(&parts.identity);
-        claim.once.clone_from(&parts.once);
+        let (claim, parts) = options.into_parts(resource, owner);
         Ok(Request { id, asked, options: checked, claim, parts, answer, trace })
     }
 

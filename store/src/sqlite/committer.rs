@@ -67,7 +67,7 @@ impl Committer {
                 Err(error) => {
                     let error = sqlite_error(&self.settings.place, "locking", error);
                     for (_, mut work) in lane.take(usize::MAX) {
-                        work.fail(error.repeat());
+                        work.fail(error.clone());
                     }
                     lane.done();
                     return false;
@@ -135,6 +135,6 @@ impl Committer {
 
 fn fail(batch: Vec<Queued<Batch>>, error: &StoreError) {
     for (_, mut work) in batch {
-        work.fail(error.repeat());
+        work.fail(error.clone());
     }
 }

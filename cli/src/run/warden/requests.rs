@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lease_machines::{Command, Event, FencingToken, OwnerId};
 use lease_machines_store::{
-    Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Rejected, Released,
-    Renewed, ResourceName, Store, StoreError, Undecided,
+    Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Released, Renewed,
+    ResourceName, Store, StoreError,
 };
 
 type Reply = Pin<Box<dyn Future<Output = Heard>>>;
@@ -41,7 +41,10 @@ pub(crate) enum News {
 /// for any more.
 pub(crate) struct Requests {
     store: Arc<dyn Store>,
+    /// Names no epoch: whichever the store is in will do.
     claim: Claim,
+    /// Of the last grant.
+    epoch: Option<Epoch>,
     ending: Ending,
     in_flight: Option<Reply>,
     vacancy: Option<(Duration, Reply)>,
@@ -57,6 +60,7 @@ impl Requests {
         Self {
             store,
             claim,
+            epoch: None,
             ending: Ending::default(),
             in_flight: None,
             vacancy: None,
@@ -100,7 +104,7 @@ impl Requests {
 
     /// The epoch that the lease was granted in.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.claim.epoch
+        self.epoch
     }
 
     /// Whether a late grant is still being given back.
@@ -160,15 +164,11 @@ impl Requests {
         }
         let (store, resource, limit) = (Arc::clone(&self.store), self.resource(), until.saturating_sub(now));
         let watch = Box::pin(async move {
-            let news = match store.wait(resource, limit).await {
-                Ok(()) => None,
+            match store.wait(resource, limit).await {
+                Ok(()) => Heard { event: Event::Woken, news: None },
                 // Whoever cannot watch asks again at the end of the wait.
-                Err(error) => {
-                    let news = Some(News::Failed(error));
-                    return Heard { event: Event::Tick, news };
-                }
-            };
-            Heard { event: Event::Woken, news }
+                Err(error) => Heard { event: Event::Tick, news: Some(News::Failed(error)) },
+            }
         });
         self.vacancy = Some((until, watch));
     }
@@ -189,7 +189,7 @@ impl Requests {
             } => { *vacancy = None; heard }
         };
         if let Some(News::Granted(epoch)) = heard.news {
-            self.claim.epoch = Some(epoch);
+            self.epoch = Some(epoch);
             self.vacancy = None;
         }
         heard
@@ -202,7 +202,7 @@ impl Requests {
     }
 
     fn lease(&self, token: FencingToken) -> LeaseRef {
-        LeaseRef::new(self.resource(), self.claim.owner, token, self.claim.epoch)
+        LeaseRef::new(self.resource(), self.claim.owner, token, self.epoch)
     }
 
     fn resource(&self) -> ResourceName {
@@ -218,64 +218,34 @@ async fn landed(reply: &mut Option<Reply>) -> Heard {
 }
 
 fn claimed(attempt: u64, sent: Duration, answer: Result<Acquired, StoreError>) -> Heard {
-    match answer {
-        Ok(Acquired::Granted(grant)) => Heard {
-            event: Event::Granted { attempt, token: grant.token, ttl: grant.ttl, sent },
-            news: Some(News::Granted(grant.epoch)),
-        },
-        Ok(Acquired::AlreadyDone(end)) => {
-            Heard { event: Event::AlreadyDone { attempt }, news: Some(News::Done(end)) }
-        }
-        Ok(Acquired::Rejected(rejected)) => refused(attempt, rejected),
-        Err(error) => undecided(attempt, error),
-        Ok(_) => unheard_of(attempt),
-    }
+    let event = Acquired::event(&answer, attempt, sent);
+    let news = match answer {
+        Ok(Acquired::Granted(grant)) => Some(News::Granted(grant.epoch)),
+        Ok(Acquired::AlreadyDone(end)) => Some(News::Done(end)),
+        Ok(Acquired::Rejected(rejected)) => rejected.occupant.map(News::Held),
+        Err(error) => Some(News::Failed(error)),
+        Ok(_) => None,
+    };
+    Heard { event, news }
 }
 
 fn renewed(attempt: u64, sent: Duration, answer: Result<Renewed, StoreError>) -> Heard {
-    match answer {
-        Ok(Renewed::Renewed(grant)) => {
-            Heard { event: Event::Renewed { attempt, token: grant.token, ttl: grant.ttl, sent }, news: None }
-        }
-        Ok(Renewed::Rejected(rejected)) => refused(attempt, rejected),
-        Err(error) => undecided(attempt, error),
-        Ok(_) => unheard_of(attempt),
-    }
+    let event = Renewed::event(&answer, attempt, sent);
+    let news = match answer {
+        Ok(Renewed::Rejected(rejected)) => rejected.occupant.map(News::Held),
+        Err(error) => Some(News::Failed(error)),
+        Ok(_) => None,
+    };
+    Heard { event, news }
 }
 
 fn released(attempt: u64, answer: Result<Released, StoreError>) -> Heard {
-    match answer {
-        Ok(Released::Released | Released::Retained(_)) => {
-            Heard { event: Event::Released { attempt }, news: None }
-        }
-        Ok(Released::AlreadyReleased) => {
-            Heard { event: Event::AlreadyReleased { attempt }, news: Some(News::AlreadyReleased) }
-        }
-        Ok(Released::Rejected(rejected)) => refused(attempt, rejected),
-        Err(error) => undecided(attempt, error),
-        Ok(_) => unheard_of(attempt),
-    }
-}
-
-fn refused(attempt: u64, rejected: Rejected) -> Heard {
-    let remaining = rejected.occupant.as_ref().map_or(Duration::ZERO, |occupant| occupant.remaining);
-    Heard {
-        event: Event::Rejected { attempt, reason: rejected.reason, remaining },
-        news: rejected.occupant.map(News::Held),
-    }
-}
-
-fn undecided(attempt: u64, error: StoreError) -> Heard {
-    let event = match (error.kind(), error.undecided()) {
-        (lease_machines_store::ErrorKind::NewEpoch { .. }, _) => Event::NewEpoch,
-        (_, Undecided::NotDone) => Event::NotDone { attempt },
-        (_, Undecided::Unknown) => Event::NoAnswer { attempt },
-        (_, Undecided::Refused) => Event::Refused { attempt },
+    let event = Released::event(&answer, attempt);
+    let news = match answer {
+        Ok(Released::AlreadyReleased) => Some(News::AlreadyReleased),
+        Ok(Released::Rejected(rejected)) => rejected.occupant.map(News::Held),
+        Err(error) => Some(News::Failed(error)),
+        Ok(_) => None,
     };
-    Heard { event, news: Some(News::Failed(error)) }
-}
-
-/// An answer that a newer store library gives and this program does not know: it decides nothing.
-fn unheard_of(attempt: u64) -> Heard {
-    Heard { event: Event::NoAnswer { attempt }, news: None }
+    Heard { event, news }
 }
