@@ -14,7 +14,7 @@ pub(crate) struct Seen {
     pub(crate) name: String,
     /// The session it is in.
     pub(crate) session: Pid,
-    /// It has ended, and waits for its parent to hear of it.
+    /// It has ended as a whole, and waits for its parent to hear of it.
     pub(crate) zombie: bool,
 }
 
@@ -112,13 +112,20 @@ mod listing {
     }
 
     /// The parent and the rest, from `pid (name) state ppid pgrp session …`. The name may contain anything, brackets too.
+    ///
+    /// The state is that of the first thread. Where that one has ended before the others, it is a zombie's, and the
+    /// process works on: its number of threads tells.
     fn parse(stat: &str) -> Option<(Pid, Seen)> {
+        /// Of the fields after the session: `tty tpgid flags`, four of page faults, four of time, two of priority.
+        const BEFORE_THREADS: usize = 13;
         let (head, tail) = stat.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         let mut fields = tail.split_ascii_whitespace();
-        let zombie = matches!(fields.next()?, "Z" | "X");
+        let ended = matches!(fields.next()?, "Z" | "X");
         let mut number = || fields.next()?.parse().ok().map(Pid::from_raw);
         let (parent, _group, session) = (number()?, number()?, number()?);
+        let threads = fields.nth(BEFORE_THREADS).and_then(|threads| threads.parse::<u32>().ok());
+        let zombie = ended && threads.is_none_or(|threads| threads <= 1);
         Some((parent, Seen { name: name.to_owned(), session, zombie }))
     }
 
@@ -132,6 +139,11 @@ mod listing {
             let name = "a) b (c)".to_owned();
             assert_eq!(parent, Pid::from_raw(3));
             assert_eq!(seen, Seen { name, session: Pid::from_raw(6), zombie: true });
+            // The first thread has ended, and two others have not.
+            let (_, seen) = parse("7 (a) Z 3 5 6 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 3 0 812").unwrap();
+            assert!(!seen.zombie);
+            let (_, seen) = parse("7 (a) Z 3 5 6 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 812").unwrap();
+            assert!(seen.zombie);
             assert_eq!(parse("7 (a"), None);
             assert_eq!(parse("7 (a) R 1 2"), None);
         }

@@ -3,6 +3,8 @@
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 
+use crate::support::actor::actor;
+use crate::support::clock::pass_until;
 use crate::support::tree::Tree;
 use crate::support::{Lab, Run, SOON, TTL, ms, now, secs, until};
 use crate::trial;
@@ -11,6 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("scenario_21_leftovers_are_waited_for", scenario_21_leftovers_are_waited_for),
         trial("scenario_21_daemons_are_not", scenario_21_daemons_are_not),
+        trial("a_process_without_its_first_thread_is_waited_for", a_process_without_its_first_thread_is_waited_for),
         trial("scenario_21_term_ends_leftovers", scenario_21_term_ends_leftovers),
         trial("scenario_21_leftovers_can_be_killed", scenario_21_leftovers_can_be_killed),
         trial("scenario_21_loss_ends_leftovers", scenario_21_loss_ends_leftovers),
@@ -41,6 +44,22 @@ fn scenario_21_leftovers_are_waited_for() {
     assert_eq!(run.code(), 3);
     assert!(now() - begun >= secs(2), "it took only {:?}", now() - begun);
     assert_eq!(next.code(), 0);
+}
+
+fn a_process_without_its_first_thread_is_waited_for() {
+    let lab = Lab::new();
+    let headless = actor(&["headless", lab.folder().to_str().unwrap()]).join("' '");
+    // It outlives the command by far, but not before it is what it is.
+    let script = format!("'{headless}' & until test -e headless; do sleep 0.02; done; exit 3");
+    let mut run = lab.run("--ttl 3s", &["sh", "-c", &script]);
+    let token = lab.held();
+    until("it to be headless", SOON, || lab.path("headless").exists().then_some(()));
+    until_waiting(&run);
+    pass_until(now() + ms(500));
+    assert_eq!(run.ended(), None, "it works on");
+    lab.assert_held(token);
+    std::fs::write(lab.path("go"), "").unwrap();
+    assert_eq!(run.code(), 3);
 }
 
 fn scenario_21_daemons_are_not() {

@@ -41,6 +41,7 @@ pub(crate) fn act() -> Option<ExitCode> {
             nix::unistd::setuid(nix::unistd::Uid::from_raw(0)).unwrap();
             member(Path::new(file), true)
         }
+        ["headless", folder] => headless(Path::new(folder)),
         ["chain", file] => chain(Path::new(file)),
         ["crowd", folder, count] => crowd(Path::new(folder), count.parse().unwrap()),
         _ => unreachable!("{role:?}"),
@@ -230,4 +231,26 @@ fn crowd(folder: &Path, count: usize) -> ! {
         }
     }
     member(&folder.join("crowd"), true)
+}
+
+/// A process whose first thread ends and whose second works on: the kernel shows it as a zombie from then on. Nobody
+/// finds it by its mark, so that it ends by itself.
+fn headless(folder: &Path) -> ! {
+    let work = {
+        let folder = folder.to_owned();
+        move || {
+            let state = || {
+                let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+                stat.rsplit_once(')').unwrap().1.trim_start().starts_with('Z').then_some(())
+            };
+            super::until("the first thread to end", super::SOON, state);
+            File::create(folder.join("headless")).unwrap();
+            super::until("the word to end", super::SOON, || folder.join("go").exists().then_some(()));
+            std::process::exit(0)
+        }
+    };
+    thread::spawn(work);
+    // SAFETY: ends this thread and nothing else; what it leaves behind is never used again.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+    unreachable!("the thread has ended")
 }
