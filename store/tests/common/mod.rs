@@ -179,7 +179,9 @@ pub const INSIDE: &str = "LEASE_TEST_INSIDE";
 pub fn run_as_anyone(test: &str, folder: &Path) -> Output {
     // The program itself has to be reachable for that user.
     let program = std::env::temp_dir().join(format!("lease-test-{test}-{}", std::process::id()));
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Not by this process: what a fork of another test keeps open for writing cannot be executed.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
         let mut command = Command::new("setpriv");
