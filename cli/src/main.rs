@@ -12,17 +12,20 @@ mod store_url;
 mod sys;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use nix::sys::signal::Signal;
 
 use args::{Cli, Command};
 use exit::Exit;
 use run::RunArgs;
 
 fn main() -> ExitCode {
+    // Where a file may not grow, whoever writes it is to hear of an error, and not to be ended in the middle.
+    sys::signals::ignore(&[Signal::SIGXFSZ]);
     // Before anything is opened: what is open now was passed on to us.
     let inherited = sys::fds::inherited();
     let args: Vec<OsString> = std::env::args_os().collect();
@@ -31,7 +34,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, &args),
+        Err(error) => return usage(&with_other_names(error), &args),
     };
     match cli.command {
         Command::Run(options) => {
@@ -55,19 +58,61 @@ fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     }
 }
 
+/// What people look for under another name.
+const OTHER_NAMES: [(&str, &[&str]); 7] = [
+    ("status", &["show", "ls"]),
+    ("list", &["ls"]),
+    ("info", &["show"]),
+    ("lock", &["run", "acquire"]),
+    ("unlock", &["release", "revoke"]),
+    ("exec", &["run"]),
+    ("log", &["history"]),
+];
+
+/// The error with the commands that may have been meant, where letters alone do not tell.
+fn with_other_names(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    if let Some((_, meant)) = OTHER_NAMES.iter().find(|(name, _)| name == found) {
+        let meant = meant.iter().map(|&name| name.to_owned()).collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(meant));
+    }
+    error
+}
+
 /// Help and version are what was asked for; everything else is a wrong command line.
 fn usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
-    let text = error.to_string();
-    let shown = output::without_passwords(&text);
+    if !error.use_stderr() {
+        return ExitCode::from(help(error));
+    }
+    let plain = error.to_string();
+    let told = told(&plain, args);
     // A closed pipe is quiet.
-    let _ = if shown == text { error.print() } else { write!(std::io::stderr(), "{shown}") };
+    let _ = if told == plain { error.print() } else { write!(io::stderr(), "{told}") };
     if error.kind() == ErrorKind::UnknownArgument && lacks_dashes(args) {
         let _ = writeln!(
-            std::io::stderr(),
+            io::stderr(),
             "\n  tip: write -- before the command: lease run [OPTIONS] RESOURCE -- COMMAND [ARG]..."
         );
     }
-    if error.use_stderr() { ExitCode::from(Exit::Usage.code()) } else { ExitCode::SUCCESS }
+    ExitCode::from(Exit::Usage.code())
+}
+
+fn help(text: &clap::Error) -> u8 {
+    match text.print().and_then(|()| io::stdout().flush()) {
+        // A closed pipe is quiet.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => output::unwritten(&error).report(),
+        _ => Exit::Ok.code(),
+    }
+}
+
+/// What is told of a wrong command line: without the passwords in it, and without what would act on the terminal. For the
+/// latter it is looked at again as it would be shown; where that is no error, the words were not quoted in the first.
+fn told(plain: &str, args: &[OsString]) -> String {
+    let shown: Vec<OsString> =
+        args.iter().map(|word| output::visible(&word.to_string_lossy()).into()).collect();
+    let again = if shown == args { None } else { Cli::try_parse_from(shown).err() };
+    let text = again.map_or_else(|| plain.to_owned(), |error| error.to_string());
+    output::without_passwords(&text).into_owned()
 }
 
 /// Whether this is `lease run` with its command not set apart.

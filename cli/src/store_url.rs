@@ -165,11 +165,9 @@ impl ChosenStore {
     /// What stderr says each time where nobody chose a store: without it, two machines would each run the job that
     /// was meant to run once, and nothing would look wrong.
     pub(crate) fn notice(&self) -> Option<String> {
-        let path = self.local.as_ref().filter(|_| self.origin == Origin::Default)?;
+        self.local.as_ref().filter(|_| self.origin == Origin::Default)?;
         Some(format!(
-            "no store was named, so this keeps others on this machine only out ({}); name one with --store or \
-             ${STORE}, or ask for this one with --store {LOCAL}",
-            path.display()
+            "no store named: this keeps others on this machine only out (--store {LOCAL} accepts that)"
         ))
     }
 

@@ -12,7 +12,11 @@ pub(crate) fn ttl(ttl: Duration, max_ttl: Duration) -> Result<Duration, StoreErr
     if ttl > max_ttl {
         return Err(StoreError::new(
             ErrorKind::Request,
-            format!("a ttl of {ttl:?} was asked for; this store grants at most {max_ttl:?} (its max_ttl)"),
+            format!(
+                "a ttl of {} was asked for; this store grants at most {} (its max_ttl)",
+                exact(ttl),
+                exact(max_ttl)
+            ),
         ));
     }
     let millis = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
@@ -37,12 +41,24 @@ pub(crate) fn ending(ending: &Ending, max_ttl: Duration) -> Result<(), StoreErro
         return Err(StoreError::new(
             ErrorKind::Request,
             format!(
-                "an at_least of {:?} was asked for; a store holds back for at most its max_ttl, {max_ttl:?}",
-                ending.at_least
+                "an at_least of {} was asked for; a store holds back for at most its max_ttl, {}",
+                exact(ending.at_least),
+                exact(max_ttl)
             ),
         ));
     }
     text("once-key", ending.once.as_deref())
+}
+
+/// A length of time without rounding, in the largest unit that it is a whole number of: `24h`, and not `86400s`.
+pub(crate) fn exact(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{time:?}"),
+        _ if time.subsec_nanos() > 0 => format!("{time:?}"),
+        seconds if seconds % 3_600 == 0 => format!("{}h", seconds / 3_600),
+        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
+    }
 }
 
 /// A text that goes into a row.
@@ -71,6 +87,22 @@ mod tests {
         let error = ttl(max + Duration::from_nanos(1), max).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Request);
         assert!(error.to_string().contains("max_ttl"), "{error}");
+    }
+
+    #[test]
+    fn a_length_of_time_is_shown_as_it_is() {
+        for (ms, shown) in [
+            (0, "0ns"),
+            (250, "250ms"),
+            (1_500, "1.5s"),
+            (90_000, "90s"),
+            (120_000, "2m"),
+            (86_400_000, "24h"),
+            (90_000_000, "25h"),
+            (86_400_001, "86400.001s"),
+        ] {
+            assert_eq!(exact(Duration::from_millis(ms)), shown);
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("LEASE_OWNER", "the same: the owner; --owner wins"),
     ("LEASE_TOKEN", "the same: the fencing token, to be sent with every write; --token wins"),
     ("LEASE_EPOCH", "the same: the epoch of the store; --epoch wins"),
-    ("NO_COLOR", "set to anything: no colours, on a terminal either"),
+    ("NO_COLOR", "set and not empty: no colours, on a terminal either"),
 ];
 
 /// What follows the commands and options of `lease --help`.

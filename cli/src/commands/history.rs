@@ -14,7 +14,7 @@ use crate::args::{Form, StoreOption};
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{self, Cell, Ink, Style, Table, people, timeline, utc, views};
+use crate::output::{self, Cell, Ink, Table, people, timeline, utc, views, visible};
 
 /// Show who held a resource, the latest first
 ///
@@ -61,8 +61,13 @@ impl History {
         } else if self.form.json {
             let resource = self.resource.to_string();
             output::print_json(&Answer { resource, holds: holds.iter().map(Into::into).collect() })?;
+        } else if holds.is_empty() {
+            let resource = visible(self.resource.as_str());
+            output::print(&format!(
+                "this store knows no hold of {resource}: there was none yet, or it was pruned\n"
+            ))?;
         } else {
-            output::print(&table(&holds, now).render(Style::of_stdout()))?;
+            output::print_table(&table(&holds, now))?;
         }
         Ok(Exit::Ok)
     }

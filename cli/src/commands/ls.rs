@@ -11,7 +11,7 @@ use crate::args::{Form, StoreOption};
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{self, Cell, Ink, Style, Table, people, utc, views};
+use crate::output::{self, Cell, Ink, Table, people, utc, views, visible};
 
 /// List resources and who holds them
 ///
@@ -38,15 +38,27 @@ struct Listing {
 impl Ls {
     pub(crate) async fn run(self) -> Outcome {
         let store = self.store.open_existing()?;
-        let found = store.list(self.prefix).await.map_err(|error| Failure::of_look(&error))?;
+        let found = store.list(self.prefix.clone()).await.map_err(|error| Failure::of_look(&error))?;
         let now = SystemTime::now();
         if self.form.json {
             let resources = found.iter().map(|one| views::ResourceView::new(one, now)).collect();
             output::print_json(&Listing { resources })?;
         } else {
-            output::print(&table(&found, now).render(Style::of_stdout()))?;
+            self.print(&found, now)?;
         }
         Ok(Exit::Ok)
+    }
+
+    fn print(&self, found: &[Inspection], now: SystemTime) -> Result<(), Failure> {
+        if found.is_empty() {
+            return output::print(&match self.prefix.as_str() {
+                "" => "this store knows no resource\n".to_owned(),
+                prefix => {
+                    format!("this store knows no resource whose name begins with {}\n", visible(prefix))
+                }
+            });
+        }
+        output::print_table(&table(found, now))
     }
 }
 

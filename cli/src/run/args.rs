@@ -40,7 +40,7 @@ pub(crate) struct RunArgs {
     pub(crate) skip_if_held: bool,
 
     /// Exit with this code instead of 75 if another holds the lease
-    #[arg(short = 'E', long, value_name = "N")]
+    #[arg(short = 'E', long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) conflict_exit_code: Option<u8>,
 
     /// Nobody else gets the lease sooner than this after it was granted

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -20,17 +20,19 @@ static REPORT: AtomicI32 = AtomicI32::new(-1);
 /// How many times SIGCONT was handled: the proof that a stop was really one, see [`stop`].
 static CONTINUED: AtomicU32 = AtomicU32::new(0);
 
-/// Rust ignores SIGPIPE before `main` begins, so that what was found must be noted before that.
-static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Rust ignores SIGPIPE before `main` begins, and `main` ignores SIGXFSZ, so that what was found must be noted before
+/// that. Bit n: signal n was ignored.
+static IGNORED_BEFORE: AtomicU64 = AtomicU64::new(0);
 
 #[used]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
 static BEFORE_MAIN: extern "C" fn() = {
-    extern "C" fn note_sigpipe() {
-        PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    extern "C" fn note_ignored() {
+        let ignored = [libc::SIGPIPE, libc::SIGXFSZ].into_iter().filter(|&signo| is_ignored(signo));
+        IGNORED_BEFORE.store(ignored.fold(0, |found, signo| found | 1 << bit(signo)), Ordering::Relaxed);
     }
-    note_sigpipe
+    note_ignored
 };
 
 /// The dispositions and the mask that this process was started with. The command gets them back.
@@ -51,7 +53,9 @@ impl Inherited {
         let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, None, Some(&mut blocked));
         for signo in 1..SIGNALS {
             let ignored = match signo {
-                libc::SIGPIPE => PIPE_IGNORED.load(Ordering::Relaxed),
+                libc::SIGPIPE | libc::SIGXFSZ => {
+                    IGNORED_BEFORE.load(Ordering::Relaxed) >> bit(signo) & 1 == 1
+                }
                 _ => is_ignored(signo),
             };
             found.ignored |= u64::from(ignored) << bit(signo);

@@ -4,8 +4,18 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use nix::fcntl::OFlag;
+use nix::libc;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, tcgetpgrp, tcsetpgrp};
+
+/// How many columns a terminal has; `None` for what is no terminal, or does not say.
+pub(crate) fn columns(output: impl AsFd) -> Option<usize> {
+    // SAFETY: all zeroes is a valid size.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the size outlives the call, which fills it in for a terminal and fails for anything else.
+    let asked = unsafe { libc::ioctl(output.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    Some(usize::from(size.ws_col)).filter(|&columns| asked == 0 && columns > 0)
+}
 
 /// The controlling terminal of this process. Its owner blocks SIGTTOU: a group in the background is stopped otherwise
 /// by what it does here.

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::sys::resource::{Resource, setrlimit};
 use rusqlite::Connection;
 
 use crate::support::{Answer, World};
@@ -17,6 +18,9 @@ fn a_wrong_command_line_is_64_and_touches_nothing() {
     for (words, said) in [
         (vec![], "Usage: lease <COMMAND>"),
         (vec!["frobnicate"], "unrecognized subcommand 'frobnicate'"),
+        (vec!["status"], "tip: some similar subcommands exist: 'show', 'ls'"),
+        (vec!["list"], "tip: a similar subcommand exists: 'ls'"),
+        (vec!["run", "-E", "-1", "r", "--", "true"], "-1 is not in 0..=255"),
         (vec!["acquire", "r"], "--ttl <DURATION>"),
         (vec!["acquire", "", "--ttl", "1m"], "1 to 255 bytes of UTF-8 without NUL, found an empty one"),
         (vec!["acquire", &long, "--ttl", "1m"], "found 256 bytes"),
@@ -49,10 +53,10 @@ fn a_wrong_command_line_is_64_and_touches_nothing() {
 #[test]
 fn a_ttl_beyond_the_store_s_longest_is_refused() {
     let world = World::new();
-    world.lease("acquire r --ttl 25h").fails(64, &["90000s", "86400s"]);
+    world.lease("acquire r --ttl 25h").fails(64, &["25h", "24h"]);
     assert_eq!(world.json("show r")["state"], "unseen");
     let grant = world.acquire("r --ttl 24h");
-    world.lease(&format!("renew r --ttl 25h {}", grant.options())).fails(64, &["90000s", "86400s"]);
+    world.lease(&format!("renew r --ttl 25h {}", grant.options())).fails(64, &["25h", "24h"]);
     assert_eq!(world.json("show r")["holder"]["token"], grant.token);
 }
 
@@ -156,6 +160,47 @@ fn a_file_or_folder_that_may_not_be_written_is_77() {
     assert_eq!(world.json("show r")["holder"]["token"], held.token);
 }
 
+/// What the store refuses has the same code by whatever command it is asked.
+#[test]
+fn a_run_that_the_store_refuses_says_why_by_its_code() {
+    let world = World::new();
+    world.acquire("r --ttl 1h");
+    let long = "x".repeat(1025);
+    for words in [
+        vec!["run", "--label", &long, "s", "--", "true"],
+        vec!["run", "--once", &long, "s", "--", "true"],
+        vec!["run", "-q", "--label", &long, "s", "--", "true"],
+        vec!["acquire", "--ttl", "1m", "--label", &long, "s"],
+    ] {
+        Answer::of(&mut world.command(words)).fails(64, &["at most 1024 bytes"]);
+    }
+    assert_eq!(world.json("show s")["state"], "unseen");
+}
+
+/// Where no thread can be had to say it, it is said all the same.
+#[test]
+fn a_run_that_may_start_no_process_says_so() {
+    /// Nobody's, so that no process of another test counts.
+    const LONER: u32 = 64_977;
+    let world = World::set_up();
+    let stranger = Stranger::new(&world);
+    let folder = world.path("open");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let url = format!("sqlite:{}", folder.join("leases.db").display());
+    for most in 1..=4 {
+        let mut command = stranger.command(&["run", "--store", &url, "s", "--", "true"]);
+        if stranger.root {
+            command.uid(LONER);
+        }
+        let limit = move || Ok(setrlimit(Resource::RLIMIT_NPROC, most, most)?);
+        // SAFETY: one system call between fork and exec.
+        unsafe { command.pre_exec(limit) };
+        let answer = Answer::of(&mut command);
+        assert!(answer.code == Some(0) || answer.err.starts_with("lease: "), "{most}: {answer:?}");
+    }
+}
+
 #[test]
 fn a_file_that_somebody_keeps_locked_is_69_in_time() {
     let world = World::new();
@@ -173,13 +218,16 @@ fn a_file_that_somebody_keeps_locked_is_69_in_time() {
 fn a_full_disk_is_69_and_loses_nothing() {
     let world = World::new();
     let held = world.acquire("r --ttl 1h");
-    // No file may grow beyond this; the log of the store has to. What the kernel sends by then is ignored.
-    let script = r#"trap "" XFSZ; ulimit -f 4; exec "$0" acquire s --ttl 1h"#;
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_lease")]).env_clear().env("LEASE_STORE", world.url());
-    let answer = Answer::of(&mut shell);
-    assert_eq!(answer.out, "");
-    answer.fails(69, &["leases.db"]);
+    for words in ["acquire s --ttl 1h", "run s -- true"] {
+        // No file may grow beyond this; the log of the store has to. The signal that the kernel sends by then ends
+        // whoever has not asked for an error.
+        let script = format!(r#"ulimit -f 8; exec "$0" {words}"#);
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_lease")]).env_clear().env("LEASE_STORE", world.url());
+        let answer = Answer::of(&mut shell);
+        assert_eq!(answer.out, "");
+        answer.fails(69, &["leases.db"]);
+    }
     assert_eq!(world.json("show r")["holder"]["token"], held.token);
     assert!(world.acquire("s --ttl 1h").token() > 0);
 }
@@ -205,7 +253,11 @@ struct Stranger {
 impl Stranger {
     fn new(world: &World) -> Self {
         let program = world.path("lease");
-        fs::copy(env!("CARGO_BIN_EXE_lease"), &program).unwrap();
+        // Not by this process: another test that forks meanwhile would keep the copy open for writing until it has
+        // executed something, and what is open for writing cannot be executed.
+        let copied =
+            Command::new("cp").args([env!("CARGO_BIN_EXE_lease").as_ref(), program.as_os_str()]).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(world.path("."), fs::Permissions::from_mode(0o755)).unwrap();
         Self { program, root: nix::unistd::Uid::effective().is_root() }

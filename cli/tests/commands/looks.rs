@@ -52,8 +52,7 @@ fn show_mine_asks_for_the_lease_around_it() {
 #[test]
 fn ls_lists_by_name_and_prefix() {
     let world = World::set_up();
-    let empty = world.lease("ls").ok().out;
-    assert_eq!(empty, "RESOURCE  HOLDER  TOKEN  HELD SINCE (UTC)  REMAINING  STATE\n");
+    assert_eq!(world.lease("ls").ok().out, "this store knows no resource\n");
     for name in ["jobs/b", "jobs/a", "other", "jobs"] {
         world.acquire(&format!("{name} --ttl 1h --label me"));
     }
@@ -69,6 +68,18 @@ fn ls_lists_by_name_and_prefix() {
     let last = table.lines().last().unwrap();
     assert!(last.starts_with("other ") && last.ends_with(" revoked"), "{table}");
     assert_eq!(table.matches(" held\n").count(), 3, "{table}");
+}
+
+#[test]
+fn what_nobody_ever_held_is_said_in_words() {
+    let world = World::set_up();
+    assert_eq!(world.lease("ls").ok().out, "this store knows no resource\n");
+    world.acquire("r --ttl 1h");
+    assert_eq!(world.lease("ls s").ok().out, "this store knows no resource whose name begins with s\n");
+    let none = "this store knows no hold of s: there was none yet, or it was pruned\n";
+    assert_eq!(world.lease("history s").ok().out, none);
+    assert_eq!(world.json("history s")["holds"], serde_json::json!([]));
+    assert_eq!(world.json("ls s")["resources"], serde_json::json!([]));
 }
 
 #[test]

@@ -37,6 +37,11 @@ fn a_full_disk_is_said() {
     let mut command = world.command(["ls"]);
     let full = File::options().write(true).open("/dev/full").unwrap();
     Answer::of(command.stdout(full)).fails(125, &["cannot write to standard output", "No space left"]);
+    for words in ["--help", "run --help", "--version"] {
+        let mut command = world.command(words.split(' '));
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        Answer::of(command.stdout(full)).fails(125, &["cannot write to standard output", "No space left"]);
+    }
 }
 
 #[test]
@@ -90,9 +95,58 @@ fn what_others_wrote_does_not_act_on_this_terminal() {
         said(&words);
     }
     said(&["acquire", name, "--ttl", "1h"]);
+    for options in [["-n"].as_slice(), &["-w", "1ms"], &["--skip-if-held", "--max-hold", "1ms"]] {
+        let all = said(&[&["run"], options, &[name, "--", "true"]].concat());
+        assert!(
+            all.contains("r\\u{1b}[2J\\nforged row: ") && all.contains("me\\r\\u{1b}]0;x\\u{7}"),
+            "{all:?}"
+        );
+    }
+    said(&["run", "s", "--", "no\x1b[2J"]);
+    said(&["ls", "--store", "\x1b[2J"]);
+    said(&["ls", "--store", "sqlite:\x1b[2J/\n/x"]);
     said(&["revoke", name, "--yes", "--reason", "\x1b[2J"]);
     said(&["history", name]);
     assert_eq!(world.json("ls")["resources"][0]["resource"], name);
+}
+
+#[test]
+fn a_wrong_word_does_not_act_on_the_terminal() {
+    let world = World::new();
+    for words in [
+        vec!["acquire", "--ttl", "\x1b]0;x\x07", "r"],
+        vec!["frob\x1b[2J"],
+        vec!["ls", "--\x1b[2J"],
+        vec!["ls", "a", "\x1b[2J"],
+        vec!["history", "r", "--limit", "\u{202e}1"],
+    ] {
+        let mut terminal = Terminal::spawn(world.command(&words));
+        assert_eq!(terminal.end(), Some(64), "{words:?}");
+        let seen = terminal.seen().replace("\r\n", "\n");
+        assert!(seen.contains("\\u{"), "{seen:?}");
+        assert!(!seen.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_long_name_widens_no_row_but_its_own_on_a_terminal() {
+    let world = World::new();
+    world.acquire("short --ttl 1h --label me");
+    let long = "n".repeat(255);
+    world.acquire(&format!("{long} --ttl 1h --label me"));
+    let mut terminal = Terminal::spawn(world.command(["ls"]));
+    assert_eq!(terminal.end(), Some(0));
+    let seen = terminal.seen();
+    assert!(seen.contains(&long), "{seen}");
+    for line in seen.lines().filter(|line| !line.contains(&long)) {
+        let plain: String =
+            line.split("\x1b[").map(|part| part.split_once('m').map_or(part, |(_, text)| text)).collect();
+        assert!(plain.trim_end().len() <= usize::from(crate::terminal::COLUMNS), "{plain:?}");
+    }
+    // A program that reads it finds each column where it is in all other rows.
+    let piped = world.lease("ls").ok().out;
+    let ends: Vec<Option<usize>> = piped.lines().skip(1).map(|line| line.find("  me  ")).collect();
+    assert_eq!(ends, [Some(255), Some(255)]);
 }
 
 #[test]
@@ -115,6 +169,15 @@ fn the_manual_names_every_exit_code_and_variable() {
     }
     for word in ["LEASE_STORE_FILE", "XDG_STATE_HOME", "NO_COLOR"] {
         assert!(page.contains(&word.replace('_', "\\_")) || page.contains(word), "no {word}");
+    }
+    let page = world.lease("man run").ok().out;
+    let synopsis =
+        page.split(".SH ").find(|section| section.starts_with("SYNOPSIS")).unwrap().replace("\\fR", "");
+    for words in [
+        "\\fBlease run [\\fB\\-\\-store \\fIURL] [\\fB\\-\\-ttl \\fIDURATION] [\\fB\\-n|\\fB\\-\\-no\\-wait]",
+        "\\fIRESOURCE \\fB\\-\\- \\fICOMMAND...",
+    ] {
+        assert!(synopsis.contains(words), "no {words:?} in {synopsis}");
     }
     let page = world.lease("man revoke").ok().out;
     assert!(page.contains(".TH lease-revoke") && page.contains("reason"), "{page}");

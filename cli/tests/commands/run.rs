@@ -56,6 +56,19 @@ fn a_wait_is_one_for_another_holder_and_not_for_the_store() {
 }
 
 #[test]
+fn a_script_without_its_interpreter_is_there_and_cannot_be_executed() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let script = world.path("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |name: &str| Answer::of(&mut world.command(["run", "r", "--", name]));
+    run("./script").fails(126, &["./script: cannot be executed: the interpreter"]);
+    run(script.to_str().unwrap()).fails(126, &["the interpreter"]);
+    run("./no-such-script").fails(127, &["./no-such-script: command not found"]);
+}
+
+#[test]
 fn a_hold_of_no_time_is_refused_and_one_that_is_over_at_once_is_told() {
     let world = World::new();
     run(&world, "--max-hold 0", "exit 0").fails(64, &["--max-hold"]);

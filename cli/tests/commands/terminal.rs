@@ -8,7 +8,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
+
+/// How wide the terminal is.
+pub(crate) const COLUMNS: u16 = 100;
 
 /// A child whose three standard streams are one terminal.
 pub(crate) struct Terminal {
@@ -20,7 +23,8 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let pty = openpty(None, None).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| fd.try_clone().unwrap();
         command.env("TERM", "xterm").stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(pty.slave);
         let child = command.spawn().unwrap();

@@ -13,7 +13,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("scenario_21_leftovers_are_waited_for", scenario_21_leftovers_are_waited_for),
         trial("scenario_21_daemons_are_not", scenario_21_daemons_are_not),
-        trial("a_process_without_its_first_thread_is_waited_for", a_process_without_its_first_thread_is_waited_for),
+        trial(
+            "a_process_without_its_first_thread_is_waited_for",
+            a_process_without_its_first_thread_is_waited_for,
+        ),
         trial("scenario_21_term_ends_leftovers", scenario_21_term_ends_leftovers),
         trial("scenario_21_leftovers_can_be_killed", scenario_21_leftovers_can_be_killed),
         trial("scenario_21_loss_ends_leftovers", scenario_21_loss_ends_leftovers),

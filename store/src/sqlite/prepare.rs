@@ -15,6 +15,7 @@ use super::identity::{Identity, inode};
 use super::schema::{self, Missing};
 use super::settings::Settings;
 use super::{SqliteOptions, filesystem};
+use crate::check::exact;
 use crate::{Clock, ErrorKind, StoreError};
 
 /// A connection to a file that is set up, and whose clock is this machine's.
@@ -73,7 +74,8 @@ fn check_options(options: &SqliteOptions) -> Result<(), StoreError> {
     let wrong = |what: String| Err(StoreError::new(ErrorKind::Configuration, what));
     let longest = SqliteOptions::LONGEST_TTL;
     if options.max_ttl < Duration::from_millis(1) || options.max_ttl > longest {
-        return wrong(format!("max_ttl is {:?}, expected 1 ms to {longest:?}", options.max_ttl));
+        let (found, longest) = (exact(options.max_ttl), exact(longest));
+        return wrong(format!("max_ttl is {found}, expected 1ms to {longest}"));
     }
     if options.timeout < Duration::from_millis(1) {
         return wrong(format!("timeout is {:?}, expected at least 1 ms", options.timeout));

@@ -1,10 +1,14 @@
 //! What is said on standard error, without ever waiting for it.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::output;
 use crate::sys::signals;
 
 /// Messages that nobody reads are dropped beyond this many.
@@ -19,12 +23,13 @@ pub(crate) struct Voice {
 impl Voice {
     /// Says one line.
     pub(crate) fn say(&mut self, text: &str) {
-        let line = format!("lease: {text}\n");
+        let line = output::line(text);
         if self.writer.is_none() {
             self.writer = start();
         }
-        if let Some((lines, _)) = &self.writer {
-            let _ = lines.try_send(line);
+        match &self.writer {
+            Some((lines, _)) => drop(lines.try_send(line)),
+            None => write_if_taken(&line),
         }
     }
 
@@ -36,6 +41,17 @@ impl Voice {
             // Either it has written everything, or nobody reads.
             let _ = ended;
         }
+    }
+}
+
+/// Where there can be no thread (a limit on processes), what is taken at once is still said. A pipe that takes anything
+/// takes this much.
+fn write_if_taken(line: &str) {
+    const AT_ONCE: usize = 4096;
+    let stderr = io::stderr();
+    let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+    if matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..)) {
+        let _ = stderr.lock().write(line.as_bytes().get(..AT_ONCE).unwrap_or(line.as_bytes()));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::parent_id;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -84,6 +85,11 @@ pub(crate) fn spawn(
 pub(crate) fn failure(args: &RunArgs, error: &io::Error) -> (Exit, String) {
     let name = args.command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match error.kind() {
+        // Only a path says which file was meant.
+        io::ErrorKind::NotFound if name.contains('/') && Path::new(&name).exists() => (
+            Exit::CannotExecute,
+            format!("{name}: cannot be executed: the interpreter that it names was not found"),
+        ),
         io::ErrorKind::NotFound => (Exit::NotFound, format!("{name}: command not found")),
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
             (Exit::Failed, format!("{name}: could not be started: {error}"))

@@ -314,11 +314,12 @@ impl Report {
                 self.say(link, format!("{resource}: done under {key:?} already, by {who}, {ago} ago"));
             }
             NotHeld::Refused | NotHeld::Unreachable => {
-                if let (Some((_, error)), false) = (self.error.take(), self.said_error) {
-                    self.always(link, format!("{resource}: {error}"));
-                } else if !self.said_error {
-                    self.always(link, format!("{resource}: the store did not answer"));
+                if self.said_error {
+                    return;
                 }
+                // It stays: the exit code depends on its kind.
+                let error = self.error.as_ref().map_or("the store did not answer", |(_, error)| error);
+                self.always(link, format!("{resource}: {error}"));
             }
             NotHeld::Invalid(reason) => self.always(link, format!("{resource}: {reason}")),
             _ => {}
