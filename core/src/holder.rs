@@ -85,9 +85,9 @@ pub enum HolderState {
 /// A lease counts from the instant at which its request was **sent**. The store decided later than that, so its
 /// deadline lies at or after the holder's, and the holder stops before the store lets the next one in, as long as the
 /// store's clock neither steps forward nor outruns the holder's by more than the drift allowance. The
-/// `Keeper` takes that allowance (a thousandth of the ttl, at least 1 ms) off every term that it
-/// is granted; a bare `Holder` does not. A forward step of the store's clock ends leases early: then the fence orders
-/// the writes.
+/// [`Keeper`](crate::Keeper) takes that allowance (a thousandth of the ttl, at least 1 ms) off every term that it is
+/// granted; a bare `Holder` does not. A forward step of the store's clock ends leases early: then the fence orders the
+/// writes.
 ///
 /// A deadline that would lie beyond [`Duration::MAX`] is `Duration::MAX`: the holder stops there, early rather than late.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -1,7 +1,5 @@
 //! `LeaseMachines::Lease`, as a caller makes one. What the authority grants is built in `build`.
 
-use core::time::Duration;
-
 use lease_machines::Lease;
 use magnus::{Error, RClass, Ruby, Value, method, prelude::*};
 
@@ -19,9 +17,7 @@ pub(crate) fn from_ruby(ruby: &Ruby, name: &str, value: Value) -> Result<Lease, 
 
 /// The deadline as an authority would give it, if all three can be parts of a lease.
 fn check(ruby: &Ruby, _: Value, owner: Value, token: Value, expires_at: Value) -> Result<f64, Error> {
-    let lease = parse(ruby, owner, token, expires_at)?;
-    let expires_at: Duration = lease.expires_at();
-    Ok(time::to_seconds(expires_at))
+    Ok(time::to_seconds(parse(ruby, owner, token, expires_at)?.expires_at()))
 }
 
 fn parse(ruby: &Ruby, owner: Value, token: Value, expires_at: Value) -> Result<Lease, Error> {

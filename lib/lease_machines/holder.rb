@@ -90,14 +90,14 @@ module LeaseMachines
     # @return [Boolean]
     def may_act?(now:) = _may_act(now)
 
-    # Whether a renewal should be sent: from +confirmed_at + renew_every+ on, and whenever one is outstanding. Never once
-    # expired or fenced.
+    # Whether a renewal should be sent: from +confirmed_at + renew_every+ on, and whenever one is outstanding. Never from
+    # the stop deadline on, where it would come too late, nor once expired or fenced.
     #
     # @param now [Float, Integer, Rational] seconds
     # @return [Boolean]
     def renewal_due?(now:) = _renewal_due(now)
 
-    # Whether the warning deadline has passed. False once expired or fenced.
+    # Whether +now+ lies between the warning deadline and the stop deadline. False once expired or fenced.
     #
     # Without +now+: whether that is the state last recorded.
     #
