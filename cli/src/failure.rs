@@ -40,12 +40,12 @@ impl Failure {
     }
 
     /// A question that only looks, and was not answered.
-    pub(crate) fn of_look(error: &StoreError) -> Self {
+    pub(crate) fn of_look(error: StoreError) -> Self {
         Self::new(exit::of_store(error.kind()), error.to_string())
     }
 
     /// A request for a decision that brought none: says as well whether something was changed.
-    pub(crate) fn of_decision(error: &StoreError) -> Self {
+    pub(crate) fn of_decision(error: StoreError) -> Self {
         let mut message = error.to_string();
         message.push_str(match error.undecided() {
             Undecided::NotDone => " (nothing was changed; it may be tried again)",

@@ -21,7 +21,6 @@ use nix::sys::signal::Signal;
 
 use args::{Cli, Command};
 use exit::Exit;
-use run::RunArgs;
 
 fn main() -> ExitCode {
     // Where a file may not grow, whoever writes it is to hear of an error, and not to be ended in the middle.
@@ -47,14 +46,6 @@ fn main() -> ExitCode {
             }
         }
         Command::Other(command) => ExitCode::from(commands::run(command)),
-    }
-}
-
-/// The options of a command line that is `lease run`'s.
-fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
-    match Cli::try_parse_from(args)?.command {
-        Command::Run(options) => Ok(options),
-        Command::Other(_) => Err(clap::Error::new(ErrorKind::InvalidSubcommand)),
     }
 }
 

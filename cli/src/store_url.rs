@@ -98,7 +98,7 @@ impl ChosenStore {
     /// As [`prepare`](Self::prepare), and what the store's own `open` says.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
         self.prepare()?;
-        lease_machines_store::open(&self.url).map_err(|error| self.explained(Failure::of_look(&error)))
+        lease_machines_store::open(&self.url).map_err(|error| self.explained(Failure::of_look(error)))
     }
 
     /// Opens it where it is there, and creates nothing: a mistyped path is not to become a store in which nothing is
@@ -109,7 +109,7 @@ impl ChosenStore {
     /// What the store's own `open_existing` says.
     pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
         lease_machines_store::open_existing(&self.url)
-            .map_err(|error| self.explained(Failure::of_look(&error)))
+            .map_err(|error| self.explained(Failure::of_look(error)))
     }
 
     /// What is said where there was no store to ask. The library that takes the URL does not know of `local`.

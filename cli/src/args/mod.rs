@@ -4,11 +4,12 @@
 mod reference;
 mod values;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use lease_machines::FencingToken;
-use lease_machines::OwnerId;
+use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::{Epoch, LeaseRef, ResourceName, Store};
 
 use crate::commands;
@@ -18,7 +19,7 @@ use crate::output;
 use crate::run::RunArgs;
 use crate::store_url::ChosenStore;
 
-pub(crate) use values::{epoch, owner, token};
+pub(crate) use values::{Wait, epoch, owner, token};
 
 /// Leases across processes and machines, with fencing tokens: only one may act, and the one who overslept is refused.
 #[derive(Parser, Debug)]
@@ -34,6 +35,16 @@ pub(crate) use values::{epoch, owner, token};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The options of a command line that is `lease run`'s.
+    pub(crate) fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
+        match Self::try_parse_from(args)?.command {
+            Command::Run(options) => Ok(options),
+            Command::Other(_) => Err(clap::Error::new(ErrorKind::InvalidSubcommand)),
+        }
+    }
 }
 
 /// The variables that are read, and what they are for.

@@ -1,10 +1,32 @@
-//! Numbers that stand for something.
+//! What options may be given.
+
+use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::Epoch;
 
+use crate::duration;
+
 /// The greatest token of any store: a signed 64-bit column has to hold it.
 const GREATEST: u64 = i64::MAX as u64;
+
+/// How long to wait for a lease that another holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// At most this long.
+    For(Duration),
+    /// For ever.
+    Forever,
+}
+
+impl Wait {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "forever" {
+            return Ok(Self::Forever);
+        }
+        duration::parse(text).map(Self::For).map_err(|error| format!("{error}; or `forever`"))
+    }
+}
 
 /// An owner.
 pub(crate) fn owner(text: &str) -> Result<OwnerId, String> {

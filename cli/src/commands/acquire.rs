@@ -12,8 +12,8 @@ use lease_machines_store::{
 use nix::sys::signal::Signal;
 
 use super::{Outcome, against, unknown_answer};
-use crate::args::{Form, StoreOption};
-use crate::duration::{self, DurationError};
+use crate::args::{Form, StoreOption, Wait};
+use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::label;
@@ -73,26 +73,6 @@ pub(crate) struct Acquire {
     form: Form,
 }
 
-/// How long to wait for another holder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
-    For(Duration),
-    Forever,
-}
-
-impl Wait {
-    fn parse(text: &str) -> Result<Self, DurationError> {
-        if text == "forever" { Ok(Self::Forever) } else { duration::parse(text).map(Self::For) }
-    }
-
-    fn left(self, waited: Duration) -> Duration {
-        match self {
-            Self::For(limit) => limit.saturating_sub(waited),
-            Self::Forever => Duration::MAX,
-        }
-    }
-}
-
 impl Acquire {
     pub(crate) async fn run(self) -> Outcome {
         let signals = Interruption::listen()
@@ -102,7 +82,7 @@ impl Acquire {
     }
 
     async fn run_on(&self, store: &dyn Store, interrupted: impl Future<Output = Signal>) -> Outcome {
-        let owner = fresh_owner().map_err(|error| Failure::of_look(&error))?;
+        let owner = fresh_owner().map_err(Failure::of_look)?;
         let taken = tokio::select! {
             taken = self.take(store, owner) => taken,
             signal = interrupted => Err(Failure::by_signal(signal)),
@@ -132,7 +112,7 @@ impl Acquire {
                 Ok(Acquired::Rejected(rejected)) if rejected.reason == Rejection::Occupied => rejected,
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.undecided() == Undecided::Refused || unanswered == ATTEMPTS => {
-                    return Err(Failure::of_decision(&error));
+                    return Err(Failure::of_decision(error));
                 }
                 Err(_) => {
                     unanswered += 1;
@@ -141,7 +121,7 @@ impl Acquire {
                 }
             };
             unanswered = 0;
-            let left = self.wait.left(clock::now().saturating_sub(begun));
+            let left = self.left(clock::now().saturating_sub(begun));
             if left.is_zero() {
                 return Ok(Acquired::Rejected(rejected));
             }
@@ -163,6 +143,13 @@ impl Acquire {
         let claim =
             Claim::new(self.resource.clone(), owner, self.ttl).with_attempt(attempt).with_label(label);
         if attempt == 1 { store.acquire(claim).await } else { store.reacquire(claim).await }
+    }
+
+    fn left(&self, waited: Duration) -> Duration {
+        match self.wait {
+            Wait::For(limit) => limit.saturating_sub(waited),
+            Wait::Forever => Duration::MAX,
+        }
     }
 
     fn announce(&self, rejected: &Rejected) {

@@ -62,7 +62,7 @@ enum Problem {
 impl Check {
     pub(crate) async fn run(self) -> Outcome {
         let store = self.store.open_existing()?;
-        let found = store.inspect(self.resource.clone()).await.map_err(|error| Failure::of_look(&error))?;
+        let found = store.inspect(self.resource.clone()).await.map_err(Failure::of_look)?;
         let now = SystemTime::now();
         let idle = idle(&found, now);
         let problems = self.problems(&found, idle);

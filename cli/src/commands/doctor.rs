@@ -51,7 +51,7 @@ impl Doctor {
         let mut findings =
             vec![Finding::fine("program", concat!("lease ", env!("CARGO_PKG_VERSION"))), chosen.finding()];
         let store = chosen.open_existing()?;
-        findings.extend(store.doctor().await.map_err(|error| Failure::of_look(&error))?);
+        findings.extend(store.doctor().await.map_err(Failure::of_look)?);
         findings.push(answers(store.as_ref()).await?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let ok = findings.iter().all(|finding| finding.severity < Severity::Error);
@@ -69,7 +69,7 @@ async fn answers(store: &dyn Store) -> Result<Finding, Failure> {
     let mut slowest = Duration::ZERO;
     for _ in 0..PROBES {
         let asked = Instant::now();
-        store.epoch().await.map_err(|error| Failure::of_look(&error))?;
+        store.epoch().await.map_err(Failure::of_look)?;
         slowest = slowest.max(asked.elapsed());
     }
     let found = format!("the slowest of {PROBES} answers took {slowest:.1?}");

@@ -83,7 +83,7 @@ impl Epoch {
 impl Show {
     async fn run(self) -> Outcome {
         let store = self.store.open_existing()?;
-        let epoch = store.epoch().await.map_err(|error| Failure::of_look(&error))?;
+        let epoch = store.epoch().await.map_err(Failure::of_look)?;
         tell(epoch, self.form)
     }
 }
@@ -92,7 +92,7 @@ impl Open {
     async fn run(self) -> Outcome {
         confirm::possible(self.yes, "open a new epoch")?;
         let store = self.store.open_existing()?;
-        let found = store.epoch().await.map_err(|error| Failure::of_look(&error))?;
+        let found = store.epoch().await.map_err(Failure::of_look)?;
         let old = self.instead_of.unwrap_or(found);
         if old != found {
             let message = format!("no epoch was opened: the store is in {found}, not in {old}");
@@ -115,7 +115,7 @@ impl Open {
         if self.now {
             opening = opening.with_dead_holders();
         }
-        let epoch = store.open_epoch(opening).await.map_err(|error| Failure::of_decision(&error))?;
+        let epoch = store.open_epoch(opening).await.map_err(Failure::of_decision)?;
         output::note(&format!("every lease of epoch {old} is lost; grants begin {grants}"));
         tell(epoch, self.form)
     }

@@ -59,7 +59,7 @@ impl Where {
             Some(url) => open_marks(url),
             None => open_marks(self.store.choose()?.url()),
         };
-        opened.map_err(|error| Failure::of_look(&error))
+        opened.map_err(Failure::of_look)
     }
 }
 
@@ -206,7 +206,7 @@ impl Reset {
             output::note("nothing was reset");
             return Ok(Exit::No);
         }
-        marks.reset(key.clone(), self.to, self.reason).await.map_err(|error| Failure::of_decision(&error))?;
+        marks.reset(key.clone(), self.to, self.reason).await.map_err(Failure::of_decision)?;
         let mark = look(marks.as_ref(), &key).await?;
         tell(&key, mark.as_ref(), None, self.form)?;
         Ok(Exit::Ok)
@@ -214,7 +214,7 @@ impl Reset {
 }
 
 async fn look(marks: &dyn Marks, key: &MarkKey) -> Result<Option<Mark>, Failure> {
-    marks.look(key.clone()).await.map_err(|error| Failure::of_look(&error))
+    marks.look(key.clone()).await.map_err(Failure::of_look)
 }
 
 fn refused(error: &GuardError) -> Failure {

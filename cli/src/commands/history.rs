@@ -53,8 +53,7 @@ impl History {
     pub(crate) async fn run(self) -> Outcome {
         let store = self.store.open_existing()?;
         let limit = usize::try_from(self.limit.get()).unwrap_or(usize::MAX);
-        let holds =
-            store.history(self.resource.clone(), limit).await.map_err(|error| Failure::of_look(&error))?;
+        let holds = store.history(self.resource.clone(), limit).await.map_err(Failure::of_look)?;
         let now = SystemTime::now();
         if let Some(file) = &self.svg {
             write(file, &timeline::svg(self.resource.as_str(), &holds, now))?;

@@ -38,7 +38,7 @@ struct Listing {
 impl Ls {
     pub(crate) async fn run(self) -> Outcome {
         let store = self.store.open_existing()?;
-        let found = store.list(self.prefix.clone()).await.map_err(|error| Failure::of_look(&error))?;
+        let found = store.list(self.prefix.clone()).await.map_err(Failure::of_look)?;
         let now = SystemTime::now();
         if self.form.json {
             let resources = found.iter().map(|one| views::ResourceView::new(one, now)).collect();

@@ -39,13 +39,13 @@ impl Migrate {
         let (answer, text) = if self.print {
             let chosen = self.store.resolve()?;
             let sql =
-                migration_sql(chosen.url()).map_err(|error| chosen.explained(Failure::of_look(&error)))?;
+                migration_sql(chosen.url()).map_err(|error| chosen.explained(Failure::of_look(error)))?;
             let text = if sql.ends_with('\n') { sql.clone() } else { format!("{sql}\n") };
             (Answer::Printed { sql }, text)
         } else {
             let chosen = self.store.prepare()?;
             let done =
-                migrate(chosen.url()).map_err(|error| chosen.explained(Failure::of_decision(&error)))?;
+                migrate(chosen.url()).map_err(|error| chosen.explained(Failure::of_decision(error)))?;
             let (outcome, text) = match done {
                 Migration::SetUp => ("set_up", "the store is set up, in a new epoch\n"),
                 Migration::UpToDate => ("up_to_date", "the store is up to date\n"),

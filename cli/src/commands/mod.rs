@@ -94,7 +94,7 @@ fn against(resource: &ResourceName, what: &str, rejected: &Rejected) -> Failure 
 /// backup, and opens a new epoch: every lease in it is lost. That is right for a program that keeps the names of its
 /// leases, and too high a price for a person who mistypes one.
 async fn known(store: &dyn Store, lease: &LeaseRef) -> Result<(), Failure> {
-    let found = store.inspect(lease.resource.clone()).await.map_err(|error| Failure::of_look(&error))?;
+    let found = store.inspect(lease.resource.clone()).await.map_err(Failure::of_look)?;
     if lease.epoch == Some(found.epoch) && found.last_issued < Some(lease.token) {
         let (resource, token) = (visible(lease.resource.as_str()), lease.token);
         return Err(Failure::new(

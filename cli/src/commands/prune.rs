@@ -54,7 +54,7 @@ impl Prune {
             output::note("nothing was pruned");
             return Ok(Exit::No);
         }
-        let pruned = store.prune(self.older_than).await.map_err(|error| Failure::of_decision(&error))?;
+        let pruned = store.prune(self.older_than).await.map_err(Failure::of_decision)?;
         if self.form.json {
             let floor = Big(pruned.floor);
             output::print_json(&Answer { resources: pruned.resources, history: pruned.history, floor })?;

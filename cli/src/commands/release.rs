@@ -66,8 +66,7 @@ impl Release {
         let ending = Ending::new(self.result.into()).with_at_least(self.at_least);
         let store = self.store.open_existing()?;
         known(store.as_ref(), &lease).await?;
-        let answer =
-            store.release(lease.clone(), ending).await.map_err(|error| Failure::of_decision(&error))?;
+        let answer = store.release(lease.clone(), ending).await.map_err(Failure::of_decision)?;
         let view = match &answer {
             Released::Released => view("released"),
             Released::Retained(left) => view("retained").for_time(*left),

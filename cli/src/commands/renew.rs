@@ -40,7 +40,7 @@ impl Renew {
         };
         let store = self.store.open_existing()?;
         known(store.as_ref(), &lease).await?;
-        match store.renew(lease.clone(), self.ttl).await.map_err(|error| Failure::of_decision(&error))? {
+        match store.renew(lease.clone(), self.ttl).await.map_err(Failure::of_decision)? {
             Renewed::Renewed(grant) => {
                 if self.form.json {
                     output::print_json(&view("renewed").in_epoch(Some(grant.epoch)).for_time(grant.ttl))?;

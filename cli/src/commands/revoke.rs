@@ -45,7 +45,7 @@ impl Revoke {
     pub(crate) async fn run(self) -> Outcome {
         confirm::possible(self.yes, "break a lease")?;
         let store = self.store.open_existing()?;
-        let found = store.inspect(self.resource.clone()).await.map_err(|error| Failure::of_look(&error))?;
+        let found = store.inspect(self.resource.clone()).await.map_err(Failure::of_look)?;
         let Some(occupant) = found.occupant else {
             let rejected = Rejected::new(Rejection::Vacant).with_vacated(found.vacated);
             return self.not_broken(&rejected);
@@ -67,7 +67,7 @@ impl Revoke {
         let answer = store
             .revoke(self.resource.clone(), Some(token), self.reason.clone())
             .await
-            .map_err(|error| Failure::of_decision(&error))?;
+            .map_err(Failure::of_decision)?;
         match answer {
             Revoked::Burnt(burnt) => self.broken(&occupant, Some(burnt)),
             Revoked::Rejected(rejected) if rejected.reason == Rejection::TokensExhausted => {

@@ -41,7 +41,7 @@ impl Show {
         let resource = mine.as_ref().map(|lease| lease.resource.clone()).or(self.resource);
         let resource = resource.ok_or_else(|| Failure::new(Exit::Usage, "expected a RESOURCE, or --mine"))?;
         let store = self.store.open_existing()?;
-        let found = store.inspect(resource).await.map_err(|error| Failure::of_look(&error))?;
+        let found = store.inspect(resource).await.map_err(Failure::of_look)?;
         if let Some(lease) = mine {
             still_held(&lease, &found)?;
         }

@@ -7,6 +7,7 @@ use lease_machines::Cadence;
 
 use super::course::Leftover;
 use super::times::Times;
+use crate::args::{StoreOption, Wait};
 use crate::duration;
 
 const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -16,10 +17,8 @@ const LEAST_TTL: Duration = Duration::from_secs(1);
 /// The command runs once the lease is held, and is made to end before the lease does if it cannot be kept.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RunArgs {
-    /// Where leases are kept; `local` is a file of this user on this machine (default: $LEASE_STORE, the first line of
-    /// the file $LEASE_STORE_FILE, or local)
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreOption,
 
     /// How long the lease is, at least 1s; it is renewed while the command runs
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse, allow_hyphen_values = true)]
@@ -104,24 +103,6 @@ pub(crate) struct RunArgs {
     /// What to run, and its arguments
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub(crate) command: Vec<OsString>,
-}
-
-/// How long to wait for a lease that another holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wait {
-    /// At most this long.
-    For(Duration),
-    /// For ever.
-    Forever,
-}
-
-impl Wait {
-    fn parse(text: &str) -> Result<Self, String> {
-        if text == "forever" {
-            return Ok(Self::Forever);
-        }
-        duration::parse(text).map(Self::For).map_err(|error| format!("{error}; or `forever`"))
-    }
 }
 
 /// An empty key is that of a variable which was not set: all jobs that forgot it would be one.

@@ -21,6 +21,5 @@ mod tree;
 pub(crate) mod warden;
 mod wire;
 
-pub(crate) use crate::parse_run as parse;
 pub(crate) use args::RunArgs;
 pub(crate) use front::run;

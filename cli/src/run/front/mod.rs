@@ -7,7 +7,7 @@ mod takeover;
 mod voice;
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -70,7 +70,7 @@ pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, mut inherited: Vec<RawFd>)
     // Not before: the warden does the same, and gives the command what it finds.
     Slice::shorten();
     drop(theirs);
-    let on_terminal = is_terminal(0) && is_terminal(1);
+    let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let plan = Plan { args, signals: found, group: ground.group().as_raw(), on_terminal };
     let mut bytes = Vec::new();
     Order::Plan(plan).encode(&mut bytes);
@@ -108,14 +108,6 @@ fn start_warden(socket: &UnixStream, page: &Page) -> io::Result<Pid> {
         .arg(std::process::id().to_string())
         .args(pass.map(|fd| fd.to_string()));
     spawn::spawn_apart(&mut command, warden::IGNORED, pass)
-}
-
-fn is_terminal(fd: RawFd) -> bool {
-    use std::io::IsTerminal;
-    match fd {
-        0 => io::stdin().is_terminal(),
-        _ => io::stdout().is_terminal(),
-    }
 }
 
 struct Front {

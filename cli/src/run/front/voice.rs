@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -37,9 +37,8 @@ impl Voice {
     pub(crate) fn finish(&mut self, limit: Duration) {
         if let Some((lines, finished)) = self.writer.take() {
             drop(lines);
-            let ended: Result<(), RecvTimeoutError> = finished.recv_timeout(limit);
             // Either it has written everything, or nobody reads.
-            let _ = ended;
+            let _ = finished.recv_timeout(limit);
         }
     }
 }

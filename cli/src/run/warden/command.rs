@@ -25,7 +25,7 @@ use crate::sys::terminal::Terminal;
 pub(crate) fn claim(args: &RunArgs, ttl: Duration) -> Result<Claim, Failure> {
     let resource =
         ResourceName::new(&args.resource).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let owner = fresh_owner().map_err(|error| Failure::of_look(&error))?;
+    let owner = fresh_owner().map_err(Failure::of_look)?;
     // The number is the one that the caller of `lease run` knows.
     let label = args.label.clone().unwrap_or_else(|| label::of(parent_id()));
     let mut claim = Claim::new(resource, owner, ttl).with_label(label);

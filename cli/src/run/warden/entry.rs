@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 use super::Warden;
 use super::link::Link;
 use super::prepare::prepare;
+use crate::args::Cli;
 use crate::exit::Exit;
-use crate::run;
 use crate::run::page::{Page, Verdict};
 use crate::run::wire::{Inbox, Note, Order, Plan};
 use crate::sys::latency::Slice;
@@ -67,7 +67,7 @@ fn serve(socket: OwnedFd, page: OwnedFd, inherited: Vec<RawFd>) -> io::Result<u8
     let mut socket = UnixStream::from(socket);
     let mut inbox = Inbox::default();
     let plan = read_plan(&mut socket, &mut inbox)?;
-    let args = run::parse(&plan.args).map_err(|error| io::Error::other(error.to_string()))?;
+    let args = Cli::parse_run(&plan.args).map_err(|error| io::Error::other(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let mut link = Link::new(socket, inbox, args.events.is_some())?;

@@ -9,12 +9,12 @@ use super::command;
 use super::link::Link;
 use super::patience::Patience;
 use super::requests::Requests;
+use crate::args::Wait;
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::run::args::{RunArgs, Wait};
+use crate::run::args::RunArgs;
 use crate::run::wire::Note;
-use crate::store_url::ChosenStore;
 use crate::sys::clock;
 
 /// What a run needs before it asks for anything.
@@ -35,7 +35,7 @@ pub(super) struct Prepared {
 pub(super) fn prepare(args: &RunArgs, link: &mut Link) -> Result<Prepared, Failure> {
     let cadence = args.cadence().map_err(|message| Failure::new(Exit::Usage, message))?;
     let claim = command::claim(args, cadence.ttl())?;
-    let chosen = ChosenStore::resolve(args.store.as_deref())?;
+    let chosen = args.store.resolve()?;
     if let Some(notice) = chosen.notice() {
         link.tell(&Note::Say(notice));
     }
@@ -43,7 +43,7 @@ pub(super) fn prepare(args: &RunArgs, link: &mut Link) -> Result<Prepared, Failu
     fits(args, store.as_ref())?;
     // Before anything is waited for: a fence that cannot be reached is a mistake that is better told now.
     let marks = args.fence.as_deref().map(open_marks).transpose();
-    let marks = marks.map_err(|error| Failure::of_look(&error))?;
+    let marks = marks.map_err(Failure::of_look)?;
     let now = clock::now();
     let wait = match args.wait {
         _ if args.no_wait || args.skip_if_held => lease_machines::Wait::No,
