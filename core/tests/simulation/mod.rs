@@ -5,12 +5,14 @@
 
 #![allow(clippy::panic, clippy::indexing_slicing)]
 
+mod checks;
 mod store;
+mod worker;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lease_machines::{Command, Event, FencingToken, Keeper, KeeperOptions, Outcome};
+use lease_machines::{Command, Event, FencingToken, Keeper, KeeperOptions};
 use store::{Request, Store, What};
 
 /// Everything about one run. Equal plans run alike.
@@ -371,113 +373,6 @@ impl<'a> Simulation<'a> {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), happening);
     }
-
-    /// For as long as the keeper's work may act, from now to the last nanosecond before its stop deadline, the store
-    /// holds the lease for it, under the token that it works under.
-    fn check_that_it_acts_under_its_lease(&mut self, who: usize, keeper: &Keeper, now: Duration) {
-        let worker = &self.workers[who];
-        if let Some(outcome) = keeper.outcome() {
-            self.tally.count(&format!("{outcome:?}"));
-        }
-        if !keeper.may_act(now) || !self.plan.revokes.is_empty() {
-            return;
-        }
-        let token = worker.working_under.expect("it may act, so it works");
-        let deadline = keeper.stop_deadline().expect("it may act");
-        // The first true instant at which its clock has reached the deadline is not one at which it acts.
-        let last = worker.true_time_of(deadline).saturating_sub(Duration::from_nanos(1));
-        let lease =
-            self.store.lease().unwrap_or_else(|| panic!("{who} acts under {token}, and nobody holds"));
-        assert_eq!((lease.owner().value(), lease.token()), (who as u64, token), "acts under another's lease");
-        assert!(
-            last < lease.expires_at(),
-            "{who} acts until {last:?}, and its lease ends {:?}",
-            lease.expires_at()
-        );
-        self.tally.count("acted under its lease");
-    }
-
-    fn check_the_end(&mut self) {
-        for who in 0..self.workers.len() {
-            let worker = &self.workers[who];
-            let Some(keeper) = &worker.keeper else { panic!("{who} never ran") };
-            let Some(outcome) = keeper.outcome() else { panic!("{who} never ends: {keeper:?}") };
-            match outcome {
-                Outcome::Stood => {
-                    let token = worker.worked_under.last().expect("it worked");
-                    assert!(self.store.was_released(*token), "{who} stood, and nobody released {token}");
-                }
-                Outcome::NotHeld(_) => {
-                    assert!(worker.plan.retake || worker.holds == 0, "{who} held nothing, and worked");
-                }
-                Outcome::Lost(_) | Outcome::Unconfirmed => {}
-            }
-            // Every grant that arrived was worked under, given back, or superseded by a later request.
-            for (attempt, token) in &worker.unused {
-                let superseded = worker.superseding.iter().any(|later| later > attempt);
-                let over_before_the_work = matches!(outcome, Outcome::Lost(_));
-                assert!(
-                    worker.given_back.contains(token)
-                        || superseded
-                        || worker.worked_under.iter().any(|worked| worked > token)
-                        || over_before_the_work,
-                    "{who} was granted {token} and forgot it"
-                );
-            }
-            self.tally.count(&format!("in the end {}", label(outcome)));
-        }
-        // Where nothing was lost on the way, nobody who has ended still holds anything for longer than a request takes to
-        // arrive: that much, and the drift of clocks, the store's deadline may lie behind a holder's.
-        if let Some(lease) = self.store.lease().filter(|lease| lease.is_live(self.now)) {
-            let Network { drops, unknown, not_done, longest_delay, .. } = self.plan.network;
-            let ttl = self.plan.keepers[lease.owner().value() as usize].ttl;
-            let soon = self.now + longest_delay + (ttl / 100).max(Duration::from_millis(2));
-            let lossless = drops + unknown + not_done == 0 && !self.plan.blackout;
-            assert!(!lossless || lease.expires_at() <= soon, "{lease:?} is left behind");
-            self.tally.count("left behind");
-        }
-    }
-}
-
-impl Worker {
-    fn new(plan: KeeperPlan) -> Self {
-        Self {
-            plan,
-            keeper: None,
-            sent: BTreeMap::new(),
-            round: 0,
-            holds: 0,
-            working_under: None,
-            worked_under: Vec::new(),
-            superseding: Vec::new(),
-            unused: BTreeMap::new(),
-            given_back: BTreeSet::new(),
-            waits: false,
-        }
-    }
-
-    /// Its clock at a true instant.
-    fn clock(&self, at: Duration) -> Duration {
-        let nanos = at.as_nanos() as i128;
-        let shown = nanos + nanos * i128::from(self.plan.faster) / 1_000_000;
-        self.plan.origin + Duration::from_nanos(shown as u64)
-    }
-
-    /// The first true instant at which its clock shows `shown` or later.
-    fn true_time_of(&self, shown: Duration) -> Duration {
-        let since = shown.saturating_sub(self.plan.origin).as_nanos() as i128;
-        let guess = since * 1_000_000 / (1_000_000 + i128::from(self.plan.faster));
-        let mut at = Duration::from_nanos((guess - 2).max(0) as u64);
-        while self.clock(at) < shown {
-            at += Duration::from_nanos(1);
-        }
-        at
-    }
-
-    fn paused_until(&self, at: Duration) -> Option<Duration> {
-        let pause = self.plan.pauses.iter().find(|(from, lasts)| *from <= at && at < *from + *lasts);
-        pause.map(|(from, lasts)| *from + *lasts)
-    }
 }
 
 fn name(command: &Command) -> String {
@@ -486,8 +381,4 @@ fn name(command: &Command) -> String {
         Command::StopWork { reason } => format!("StopWork {reason:?}"),
         _ => debug.split([' ', '(']).next().unwrap_or_default().to_owned(),
     }
-}
-
-fn label(outcome: Outcome) -> String {
-    format!("{outcome:?}")
 }
