@@ -95,8 +95,8 @@ pub enum GuardKind {
     Strict,
 }
 
-/// The marks of a database, for those who only advance and look after them; [`open_marks`](crate::open_marks) opens them. The guard itself runs in the transaction
-/// of the protected write: see the engine's own type.
+/// The marks of a database, for those who only advance and look after them; [`open_marks`](crate::open_marks) opens
+/// them. The guard itself runs in the transaction of the protected write: see the engine's own type.
 pub trait Marks: Send + Sync {
     /// Raises a mark to the lease's token, in a transaction of its own: from then on every older holder is refused. A
     /// mark that stands there already is fine.

@@ -143,19 +143,12 @@ impl<T: Send + 'static> Drop for Pending<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
 
     use super::*;
     use crate::{ErrorKind, Undecided};
 
-    struct Nobody;
-    impl Wake for Nobody {
-        fn wake(self: Arc<Self>) {}
-    }
-
     fn poll<T: Send + 'static>(pending: &mut Pending<T>) -> Poll<Outcome<T>> {
-        let waker = Arc::new(Nobody).into();
-        Pin::new(pending).poll(&mut Context::from_waker(&waker))
+        Pin::new(pending).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     fn counted() -> (Arc<AtomicUsize>, Undelivered<u8>) {

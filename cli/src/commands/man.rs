@@ -45,8 +45,8 @@ fn unknown(name: &str, within: &Command) -> Failure {
     Failure::new(Exit::Usage, format!("{within} has no command {name:?}; there are: {known}"))
 }
 
-/// The page as `clap_mangen` lays it out, but for its synopsis, and for its heap of extra text: exit codes and variables stand in the sections
-/// where people look for them.
+/// The page as `clap_mangen` lays it out, but for its synopsis, and for its heap of extra text: exit codes and variables
+/// stand in the sections where people look for them.
 fn render(command: Command, page: &mut dyn Write) -> io::Result<()> {
     let (commands, synopsis) = (command.has_subcommands(), synopsis(&command));
     let man = Page::new(command).source(concat!("lease ", env!("CARGO_PKG_VERSION"))).manual("LeaseMachines");

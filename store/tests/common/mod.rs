@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime};
 
@@ -42,22 +42,12 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Polls a future once, and drops it.
 pub fn poll_once<F: Future>(future: F) {
-    struct Nobody;
-    impl Wake for Nobody {
-        fn wake(self: Arc<Self>) {}
-    }
-    let waker = Arc::new(Nobody).into();
-    let _ = pin!(future).poll(&mut Context::from_waker(&waker));
+    let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
 }
 
 /// Polls a future once, and keeps it without ever polling it again.
 pub fn poll_and_keep<F: Future + Unpin>(mut future: F) -> F {
-    struct Nobody;
-    impl Wake for Nobody {
-        fn wake(self: Arc<Self>) {}
-    }
-    let waker = Arc::new(Nobody).into();
-    let _ = std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
+    let _ = std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
     future
 }
 
