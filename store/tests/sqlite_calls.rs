@@ -252,6 +252,37 @@ fn a_token_that_the_file_does_not_know_shows_that_history_was_lost() {
     assert_ne!(block_on(store.epoch()).unwrap(), old);
 }
 
+/// A lease that is shown under another resource's name is a mistake, and no sign of a loss: nobody else's may end by it.
+#[test]
+fn a_lease_under_another_name_is_a_mistake_and_no_lost_history() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let old = block_on(store.epoch()).unwrap();
+    let job = granted(&store, claim("job", 1));
+    let mistyped = |name| {
+        let Renewed::Rejected(why) = block_on(store.renew(lease(name, 1, job), TTL)).unwrap() else {
+            panic!("renewed")
+        };
+        let release = block_on(store.release(lease(name, 1, job), Ending::default())).unwrap();
+        assert!(matches!(release, Released::Rejected(_)), "{release:?}");
+        assert_eq!(block_on(store.epoch()).unwrap(), old, "every lease of the store was ended");
+        why.reason
+    };
+    assert_eq!(mistyped("jop"), Rejection::Vacant);
+    // Also where the other name is in use, with smaller tokens; and by the last one who gave the right one back.
+    let _ = granted(&store, claim("jop", 2));
+    let edit = rusqlite::Connection::open(folder.file()).unwrap();
+    edit.execute("UPDATE lease_row SET token = 5, last_issued = 5 WHERE name = 'jop'", []).unwrap();
+    assert_eq!(mistyped("jop"), Rejection::WrongOwner);
+    let _ = block_on(store.release(lease("job", 1, job), Ending::default())).unwrap();
+    assert_eq!(mistyped("jop"), Rejection::WrongOwner);
+    assert_eq!(mistyped("jab"), Rejection::Vacant);
+    // What nobody here was ever granted still shows a loss, whatever the name.
+    let stranger = block_on(store.renew(lease("jab", 3, job), TTL)).unwrap();
+    assert!(matches!(stranger, Renewed::Rejected(_)), "{stranger:?}");
+    assert_ne!(block_on(store.epoch()).unwrap(), old);
+}
+
 #[test]
 fn a_caller_that_leaves_leaves_nothing_held() {
     let (folder, clock) = (Folder::new(), TestClock::new("boot"));
@@ -418,5 +449,18 @@ fn history_is_bounded() {
     }
     let history = block_on(store.history(name("job"), 1_000)).unwrap();
     assert!((10..=25).contains(&history.len()), "{}", history.len());
+    // Tokens that are burnt between two holds leave gaps: every hold's may be odd.
+    for name in ["odd", "even"] {
+        for owner in 1..100 {
+            let grant = granted(&store, claim(name, owner));
+            if owner == 1 && (name == "odd") == (grant.token.value() % 2 == 0) {
+                let _ = block_on(store.release(lease(name, 1, grant), Ending::default())).unwrap();
+                continue;
+            }
+            let _ = block_on(store.revoke(common::name(name), None, None)).unwrap();
+        }
+        let history = block_on(store.history(common::name(name), 1_000)).unwrap();
+        assert!((10..=25).contains(&history.len()), "{name}: {}", history.len());
+    }
     assert_eq!(history[0].owner.value(), 99);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Folder, INSIDE, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options};
 use lease_machines::Rejection;
 use lease_machines_store::{
-    Acquired, Ending, ErrorKind, HoldOutcome, Renewed, SqliteOptions, SqliteStore, Store,
+    Acquired, Ending, ErrorKind, HoldOutcome, Opening, Renewed, SqliteOptions, SqliteStore, Store,
 };
 
 fn secs(seconds: u64) -> Duration {
@@ -78,6 +78,44 @@ fn many_reboots_never_turn_the_clock_back() {
         drop(store);
         clock.reboot(&format!("boot {boot}"), secs(5));
     }
+}
+
+/// A lost history is waited for once. The file's clock may start anywhere after a reboot, and must not begin the wait anew.
+#[test]
+fn a_wait_for_lost_leases_that_is_over_stays_over() {
+    let (folder, clock) = (Folder::new(), TestClock::new("one"));
+    let store = open(&folder, &clock);
+    clock.advance(secs(100 * 24 * 3600));
+    let _ = block_on(store.open_epoch(Opening::new(block_on(store.epoch()).unwrap()))).unwrap();
+    clock.advance(secs(24 * 3600));
+    let grant = granted(&store, claim("job", 1));
+    let _ = block_on(store.release(lease("job", 1, grant), Ending::default())).unwrap();
+    let _ = block_on(store.prune(Duration::ZERO)).unwrap();
+    drop(store);
+    clock.reboot("two", secs(60));
+    let store = open(&folder, &clock);
+    let _ = granted(&store, claim("job", 2));
+    drop(store);
+    // One that is not over takes no longer than it would have.
+    let store = open(&folder, &clock);
+    clock.advance(secs(100 * 24 * 3600));
+    let _ = block_on(store.open_epoch(Opening::new(block_on(store.epoch()).unwrap()))).unwrap();
+    let _ = block_on(store.prune(Duration::ZERO)).unwrap();
+    drop(store);
+    clock.reboot("three", secs(60));
+    let store = open(&folder, &clock);
+    assert!(block_on(store.acquire(claim("job", 3))).is_err());
+    clock.advance(secs(24 * 3600));
+    let _ = granted(&store, claim("job", 3));
+    drop(store);
+    // Whoever says that no other machine uses the file says that the old holders are gone with the reboot.
+    let store = open(&folder, &clock);
+    let _ = block_on(store.open_epoch(Opening::new(block_on(store.epoch()).unwrap()))).unwrap();
+    drop(store);
+    clock.advance(secs(60));
+    clock.reboot("four", secs(60));
+    let store = open_with(&folder, &clock, true);
+    let _ = granted(&store, claim("job", 4));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_machines::{Decision, FencingToken, Rejection};
+use lease_machines::{Decision, FencingToken, OwnerId, Rejection};
 
 use super::{At, Decided, Effects, Row, Standing, Write, same_epoch};
 use crate::{Grant, HoldOutcome, LeaseRef, Renewed, StoreError};
@@ -67,9 +67,15 @@ pub(super) fn usable(row: &Row, standing: &Standing, lease: &LeaseRef) -> Result
     }
 }
 
-/// The caller's token, where it shows that history was lost.
-pub(super) fn rewound(row: &Row, standing: &Standing, at: &At, lease: &LeaseRef) -> Option<FencingToken> {
-    (lease.epoch.is_some() && row.is_behind(lease.token, standing, at)).then_some(lease.token)
+/// The caller's lease, where its token shows that history was lost.
+pub(super) fn rewound(
+    row: &Row,
+    standing: &Standing,
+    at: &At,
+    lease: &LeaseRef,
+) -> Option<(OwnerId, FencingToken)> {
+    let is_behind = lease.epoch.is_some() && row.is_behind(lease.token, standing, at);
+    is_behind.then_some((lease.owner, lease.token))
 }
 
 /// What a refusal leaves behind: an expiry that was told stays told.
@@ -78,7 +84,7 @@ pub(super) fn refused(
     at: &At,
     observed: Duration,
     reason: Rejection,
-    rewound: Option<FencingToken>,
+    rewound: Option<(OwnerId, FencingToken)>,
 ) -> Effects {
     if reason != Rejection::Expired {
         return Effects { rewound, ..Effects::default() };

@@ -66,8 +66,9 @@ pub(crate) struct Effects {
     pub(crate) good: Option<End>,
     /// No request of this owner is to be granted any more.
     pub(crate) burn: Option<OwnerId>,
-    /// The caller knows a token of this epoch that was never issued here: history was lost.
-    pub(crate) rewound: Option<FencingToken>,
+    /// The caller knows a token of this epoch that this resource never had: history was lost, unless the store has
+    /// [granted](Row::has_granted) the lease under another name.
+    pub(crate) rewound: Option<(OwnerId, FencingToken)>,
 }
 
 /// How much of a row changes.
@@ -157,6 +158,14 @@ impl Row {
     pub(crate) fn is_behind(&self, token: FencingToken, standing: &Standing, at: &At) -> bool {
         let last = self.last_issued.map_or(0, FencingToken::value).max(standing.floor);
         token.value() > last && token.value() <= greatest_believed(at.wall)
+    }
+
+    /// Whether the last lease here, or the last that was given back, is this one. Owners are drawn for every hold, so that
+    /// one which is shown under another name was not lost: whoever shows it has the name wrong.
+    pub(crate) fn has_granted(&self, owner: OwnerId, token: FencingToken) -> bool {
+        let held = self.lease.as_ref().map(|held| (held.owner, held.token));
+        let vacated = self.vacated.as_ref().map(|vacated| (vacated.owner, vacated.token));
+        [held, vacated].contains(&Some((owner, token)))
     }
 
     /// The lease, if it is live.

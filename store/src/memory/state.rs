@@ -109,7 +109,10 @@ impl State {
         if let Some(owner) = effects.burn {
             self.withdrawn.insert((resource.clone(), owner));
         }
-        if let Some(token) = effects.rewound {
+        if let Some((owner, token)) = effects.rewound {
+            if self.resources.values().any(|found| found.row.has_granted(owner, token)) {
+                return;
+            }
             // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
             let _ = self.begin_epoch(Reason::rewound(token));
         }

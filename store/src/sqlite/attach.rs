@@ -49,7 +49,8 @@ pub(super) fn nanos(time: Duration) -> i64 {
 ///
 /// The boot clock starts again at 0, so the file's offset is moved: its time goes on from the latest observation. How
 /// long the machine was off is not known, so every live lease gets its full ttl again; where no other machine uses the
-/// file (`single_host`), its holders are gone and their leases are over.
+/// file (`single_host`), its holders are gone and their leases are over. The same goes for leases that may be missing,
+/// and are waited for: that takes another `max_ttl` at most.
 ///
 /// A foreign identity may also be another machine that uses the file *now*, each taking the other's leases for those
 /// of a former boot. It counts as former only if this boot began after that one last wrote anything, by the wall clock.
@@ -58,6 +59,7 @@ pub(super) fn attach(
     place: &Place,
     boot: &Boot,
     single_host: bool,
+    max_ttl: Duration,
 ) -> Result<(), StoreError> {
     let error = |error| sqlite_error(place, "reading the clock of the store", error);
     let same = |connection: &Connection| {
@@ -98,6 +100,7 @@ pub(super) fn attach(
         ));
     }
     let offset = observed.saturating_sub(raw);
+    let grants_from = if single_host { 0 } else { observed.saturating_add(nanos(max_ttl)) };
     if single_host {
         transaction
             .execute(
@@ -117,8 +120,9 @@ pub(super) fn attach(
     }
     transaction
         .execute(
-            "UPDATE lease_store SET boot = ?1, clock_offset = ?2, wall = ?3 WHERE id = 1",
-            params![boot.identity(), offset, wall],
+            "UPDATE lease_store SET boot = ?1, clock_offset = ?2, wall = ?3, grants_from = min(grants_from, ?4)
+             WHERE id = 1",
+            params![boot.identity(), offset, wall, grants_from],
         )
         .map_err(error)?;
     place.patiently(|| transaction.execute_batch("COMMIT")).map_err(|error| commit_error(place, error))

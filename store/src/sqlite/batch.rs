@@ -9,6 +9,7 @@ use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, params};
 
 use super::attach::nanos;
+use super::echoes::{Echoes, Unheard};
 use super::history;
 use super::lane::Worked;
 use super::row::{self, Base};
@@ -27,12 +28,18 @@ const REMEMBER_WITHDRAWN_MICROS: u64 = 3_600_000_000;
 pub(super) struct Batch {
     connection: Rc<Connection>,
     settings: Arc<Settings>,
+    echoes: Rc<Echoes>,
     base: RefCell<Base>,
 }
 
 impl Batch {
-    pub(super) fn new(connection: Rc<Connection>, settings: Arc<Settings>, base: Base) -> Self {
-        Self { connection, settings, base: RefCell::new(base) }
+    pub(super) fn new(
+        connection: Rc<Connection>,
+        settings: Arc<Settings>,
+        echoes: Rc<Echoes>,
+        base: Base,
+    ) -> Self {
+        Self { connection, settings, echoes, base: RefCell::new(base) }
     }
 
     pub(super) fn connection(&self) -> &Connection {
@@ -67,20 +74,27 @@ impl Batch {
         self.settings.boot.at(self.base.borrow().offset)
     }
 
-    /// Whether it was a grant of this very request is told too: an echo's must not be taken back.
-    pub(super) fn acquire(&self, claim: &Claim, again: bool) -> Worked<(Acquired, bool)> {
+    /// What is to be taken back where nobody hears of the answer is told too. That is neither an echo's grant nor one in
+    /// place of a lease that its owner may be working under.
+    pub(super) fn acquire(&self, claim: &Claim, again: bool) -> Worked<(Acquired, Option<Unheard>)> {
         let done = match &claim.once {
             Some(once) => row::load_done(&self.connection, &claim.resource, once)?,
             None => None,
         };
         let known = Known { done, withdrawn: self.has_withdrawn(&claim.resource, claim.owner)? };
-        let mut fresh = false;
+        let mut unheard = None;
         let answer = self.decide(&claim.resource, |row, base, at| {
             let decided = decide::acquire(row, &base.standing, at, claim, again, known);
-            fresh = decided.effects.write == Write::Whole;
+            if decided.effects.write == Write::Whole {
+                let rotated =
+                    decided.effects.ended.as_ref().is_some_and(|hold| hold.outcome == HoldOutcome::Rotated);
+                unheard = (!rotated).then(|| self.echoes.unheard(claim.owner));
+            } else if matches!(decided.answer, Ok(Acquired::Granted(_))) {
+                self.echoes.add(claim.owner);
+            }
             decided
         })?;
-        Ok(answer.map(|acquired| (acquired, fresh)))
+        Ok(answer.map(|acquired| (acquired, unheard)))
     }
 
     pub(super) fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Worked<Renewed> {
@@ -115,8 +129,17 @@ impl Batch {
     }
 
     /// Takes back a grant that nobody was left to hear of. Its owner may have asked again since: neither is a newer
-    /// grant touched, nor its next request refused.
-    pub(super) fn undo(&self, resource: &ResourceName, owner: OwnerId, token: FencingToken) -> Worked<()> {
+    /// grant touched, nor one that the same request was told of when it came again, nor the next request refused.
+    pub(super) fn undo(
+        &self,
+        resource: &ResourceName,
+        owner: OwnerId,
+        token: FencingToken,
+        unheard: Unheard,
+    ) -> Worked<()> {
+        if !self.echoes.are_silent(owner, unheard) {
+            return Ok(Ok(()));
+        }
         let answer = self.decide(resource, |row, base, at| {
             if row.lease.as_ref().is_some_and(|held| held.owner == owner && held.token == token) {
                 let mut decided = decide::withdraw(row, &base.standing, at, owner);
@@ -223,6 +246,7 @@ impl Batch {
         effects: &Effects,
     ) -> rusqlite::Result<()> {
         row::save(&self.connection, resource, row, at, effects)?;
+        self.end_wait(at)?;
         if let Some(keep) = self.settings.keep {
             for entry in effects.ended.iter().chain(&effects.burnt) {
                 history::add(&self.connection, resource, entry, keep)?;
@@ -234,9 +258,23 @@ impl Batch {
         if let Some(owner) = effects.burn {
             self.burn(resource, owner, at)?;
         }
-        if let Some(token) = effects.rewound {
+        if let Some((owner, token)) = effects.rewound {
+            if row::has_granted(&self.connection, owner, token)? {
+                return Ok(());
+            }
             // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
             let _ = self.begin_epoch(at, Reason::rewound(token))?;
+        }
+        Ok(())
+    }
+
+    /// A wait for leases that may be missing is over for good: after a reboot the file's clock may be set back before its
+    /// end, since it goes on from the latest observation.
+    fn end_wait(&self, at: &At) -> rusqlite::Result<()> {
+        let standing = &mut self.base.borrow_mut().standing;
+        if !standing.grants_from.is_zero() && at.now >= standing.grants_from {
+            standing.grants_from = Duration::ZERO;
+            self.connection.execute("UPDATE lease_store SET grants_from = 0 WHERE id = 1", [])?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use rusqlite::Connection;
 
 use super::batch::Batch;
+use super::echoes::Echoes;
 use super::failure::{commit_error, is_busy, sqlite_error};
 use super::jitter::Jitter;
 use super::lane::{Lane, Queued, Wake};
@@ -25,7 +26,11 @@ pub(super) fn run(
     lane: &Lane<Batch>,
     committed: &dyn Fn(),
 ) {
-    let committer = Committer { connection: Rc::new(connection), settings: Arc::clone(settings) };
+    let committer = Committer {
+        connection: Rc::new(connection),
+        settings: Arc::clone(settings),
+        echoes: Rc::new(Echoes::new()),
+    };
     while lane.sleep(None) != Wake::Closed {
         if !committer.lock(lane) {
             continue;
@@ -50,6 +55,7 @@ pub(super) fn run(
 struct Committer {
     connection: Rc<Connection>,
     settings: Arc<Settings>,
+    echoes: Rc<Echoes>,
 }
 
 impl Committer {
@@ -73,7 +79,7 @@ impl Committer {
                     return false;
                 }
             }
-            if !lane.is_wanted() {
+            if !lane.is_wanted(self.settings.place.timeout) {
                 return false;
             }
         }
@@ -89,7 +95,12 @@ impl Committer {
                 return None;
             }
         };
-        let context = Batch::new(Rc::clone(&self.connection), Arc::clone(&self.settings), base);
+        let context = Batch::new(
+            Rc::clone(&self.connection),
+            Arc::clone(&self.settings),
+            Rc::clone(&self.echoes),
+            base,
+        );
         for (_, work) in &mut batch {
             if let Err(error) = work.run(&context) {
                 self.roll_back();

@@ -8,7 +8,8 @@ use super::row::{read_token, wall_time};
 use crate::decide::micros;
 use crate::{HistoryEntry, HoldOutcome, ResourceName, WorkResult};
 
-/// Trimming at every entry would walk the whole history of the resource each time.
+/// Trimming at every entry would walk the whole history of the resource each time. So it is trimmed where tokens pass a
+/// multiple of this, which not every entry need have itself: tokens that were burnt leave gaps.
 const TRIM_EVERY: u64 = 16;
 
 /// Adds a hold that has ended, unless its end is told already, and forgets the resource's oldest beyond `keep`.
@@ -38,7 +39,11 @@ pub(super) fn add(
             result_code(entry.result),
             entry.reason,
         ])?;
-    if entry.token.value() % TRIM_EVERY == 0 {
+    let before: Option<i64> = connection
+        .prepare_cached("SELECT max(token) FROM lease_history WHERE name = ?1 AND token < ?2")?
+        .query_row(params![name.as_str(), entry.token.value() as i64], |row| row.get(0))?;
+    let before = before.map_or(0, |token| token as u64);
+    if before / TRIM_EVERY != entry.token.value() / TRIM_EVERY {
         connection
             .prepare_cached(
                 "DELETE FROM lease_history WHERE name = ?1 AND token <= (SELECT token FROM lease_history

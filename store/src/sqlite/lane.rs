@@ -125,7 +125,7 @@ struct Queue<C: ?Sized> {
     /// The thread sleeps and must be woken.
     parked: bool,
     nudged: bool,
-    closed: bool,
+    closed: Option<Instant>,
 }
 
 /// Why a thread was woken.
@@ -141,7 +141,7 @@ pub(super) enum Wake {
 
 impl<C: ?Sized> Lane<C> {
     pub(super) fn new() -> Self {
-        let queue = Queue { waiting: VecDeque::new(), parked: false, nudged: false, closed: false };
+        let queue = Queue { waiting: VecDeque::new(), parked: false, nudged: false, closed: None };
         Self { queue: Mutex::new(queue), arrived: Condvar::new(), at_work: Mutex::new(Vec::new()) }
     }
 
@@ -161,7 +161,7 @@ impl<C: ?Sized> Lane<C> {
 
     /// The thread ends when it has done what is queued.
     pub(super) fn close(&self) {
-        self.tell(|queue| queue.closed = true);
+        self.tell(|queue| queue.closed = Some(Instant::now()));
     }
 
     fn tell(&self, change: impl FnOnce(&mut Queue<C>)) {
@@ -185,7 +185,7 @@ impl<C: ?Sized> Lane<C> {
             if mem::take(&mut queue.nudged) {
                 return Wake::Nudge;
             }
-            if queue.closed {
+            if queue.closed.is_some() {
                 return Wake::Closed;
             }
             queue.parked = true;
@@ -215,9 +215,16 @@ impl<C: ?Sized> Lane<C> {
         taken
     }
 
-    /// Whether anyone still waits. Requests that nobody wants any more are dropped.
-    pub(super) fn is_wanted(&self) -> bool {
-        !self.queue().waiting.is_empty()
+    /// Whether there is anything to do. Once it is closed nobody waits for an answer any more: what could not be begun
+    /// within `timeout` from then on, grants to take back among it, is left to the ends of their terms.
+    pub(super) fn is_wanted(&self, timeout: Duration) -> bool {
+        let mut queue = self.queue();
+        let is_over = queue.closed.is_some_and(|since| since.elapsed() >= timeout);
+        let left = if is_over { mem::take(&mut queue.waiting) } else { VecDeque::new() };
+        let is_wanted = !queue.waiting.is_empty();
+        drop(queue);
+        drop(left);
+        is_wanted
     }
 
     /// Queues again, before all others, what was undone.

@@ -6,6 +6,7 @@ mod boot_clock;
 mod committer;
 mod connection;
 mod doctor;
+mod echoes;
 mod failure;
 mod fence;
 mod filesystem;

@@ -48,7 +48,7 @@ pub(super) fn prepare(
     let connection = target.connect(&place)?;
     let made = schema::ensure(&connection, &place, &boot, missing)?;
     configure(&connection, &place)?;
-    attach(&connection, &place, &boot, options.single_host)?;
+    attach(&connection, &place, &boot, options.single_host, options.max_ttl)?;
     let identity = target.path().map(|path| Identity::of(path, before)).transpose()?;
     let settings = Settings { place, identity, boot, max_ttl: options.max_ttl, keep: options.history };
     Ok(Prepared { connection, settings, made, open })

@@ -67,6 +67,20 @@ pub(super) fn load(connection: &Connection, name: &ResourceName) -> rusqlite::Re
         .map(Option::unwrap_or_default)
 }
 
+/// Whether any resource's row is of this lease, see [`Row::has_granted`].
+pub(super) fn has_granted(
+    connection: &Connection,
+    owner: OwnerId,
+    token: FencingToken,
+) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT 1 FROM lease_row
+             WHERE (owner = ?1 AND token = ?2) OR (vacated_owner = ?1 AND vacated_token = ?2)",
+        )?
+        .exists(params![owner.value() as i64, token.value() as i64])
+}
+
 /// Reads a row whose columns begin at `first`.
 pub(super) fn read(row: &SqlRow<'_>, first: usize) -> rusqlite::Result<Row> {
     let at = |column: usize| first + column;

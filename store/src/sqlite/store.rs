@@ -12,6 +12,7 @@ use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::connection::Target;
+use super::echoes::Unheard;
 use super::failure::sqlite_error;
 use super::forked::OpenFile;
 use super::lane::{Lane, Worked, request, unasked};
@@ -257,11 +258,11 @@ impl SqliteStore {
         };
         let lane = Arc::downgrade(&self.writes);
         let (resource, owner) = (claim.resource.clone(), claim.owner);
-        let undelivered = move |answer: Outcome<(Acquired, bool)>| {
+        let undelivered = move |answer: Outcome<(Acquired, Option<Unheard>)>| {
             // Decided, but the caller left before it heard: nobody would ever release it.
-            if let (Ok((Acquired::Granted(grant), true)), Some(lane)) = (answer, lane.upgrade()) {
+            if let (Ok((Acquired::Granted(grant), Some(unheard))), Some(lane)) = (answer, lane.upgrade()) {
                 let (resource, token) = (resource.clone(), grant.token);
-                lane.push(unasked(move |batch: &Batch| batch.undo(&resource, owner, token)));
+                lane.push(unasked(move |batch: &Batch| batch.undo(&resource, owner, token, unheard)));
             }
         };
         let answer = self.write_or(Box::new(undelivered), move |batch: &Batch| batch.acquire(&claim, again));
@@ -382,7 +383,8 @@ impl fmt::Debug for SqliteStore {
 }
 
 impl Drop for SqliteStore {
-    /// Finishes what is queued, grants that nobody heard of taken back among it, and closes the file.
+    /// Finishes what is queued, grants that nobody heard of taken back among it, and closes the file. Where another
+    /// process keeps the file locked, that is waited for no longer than a request would be.
     fn drop(&mut self) {
         let threads = mem::take(&mut self.threads);
         if process::id() != self.process {

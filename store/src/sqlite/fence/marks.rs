@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use lease_machines::FencingToken;
 use rusqlite::Connection;
@@ -15,6 +16,9 @@ use crate::sqlite::forked::OpenFile;
 use crate::{
     Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, SqliteOptions, StoreError,
 };
+
+/// SQLite counts milliseconds in 31 bits.
+const LONGEST_WAIT: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// The marks in an SQLite file. Each call opens it anew, on a thread of its own: they are rare, and may wait.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ fn connect(target: &Target, place: &Place) -> Result<Connection, StoreError> {
     let _entered = target.path().map(OpenFile::enter).transpose()?;
     let connection = target.connect(place)?;
     connection
-        .busy_timeout(place.timeout)
+        .busy_timeout(place.timeout.min(LONGEST_WAIT))
         .and_then(|()| connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON"))
         .map_err(|error| sqlite_error(place, "setting up", error))?;
     Ok(connection)

@@ -1,0 +1,91 @@
+//! What becomes of requests whose caller left, and of a store that is closed with some of them outstanding.
+#![cfg(unix)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::*;
+use lease_machines_store::{Acquired, Ending, Renewed, SqliteStore, Store};
+
+/// Decided and committed, as anybody can see.
+fn held_by(store: &SqliteStore, owner: u64) {
+    let start = Instant::now();
+    loop {
+        let occupant = block_on(store.inspect(name("job"))).unwrap().occupant;
+        if occupant.as_ref().map(|occupant| occupant.owner.value()) == Some(owner) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "held by {occupant:?}, expected {owner}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What was queued before is done with.
+fn settled(store: &SqliteStore) {
+    let _ = granted(store, claim("another", 99));
+    let _ = block_on(store.withdraw(name("another"), lease_machines::OwnerId::new(99))).unwrap();
+}
+
+/// A caller that gave up waiting asks again by the same request, as it may: it is told of the grant that stands. The
+/// first answer, which nobody looked at, must not be taken for a grant that nobody knows of.
+#[test]
+fn a_grant_that_an_echo_was_told_of_is_not_taken_back() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let unheard = poll_and_keep(store.acquire(claim("job", 1)));
+    held_by(&store, 1);
+    let told = granted(&store, claim("job", 1));
+    drop(unheard);
+    settled(&store);
+    let other = acquire(&store, claim("job", 2));
+    assert!(matches!(other, Acquired::Rejected(_)), "two hold it: {told:?} and {other:?}");
+    let renewed = block_on(store.renew(lease("job", 1, told), TTL)).unwrap();
+    assert!(matches!(renewed, Renewed::Renewed(_)), "{renewed:?}");
+}
+
+/// Whoever rotates its lease works under it meanwhile: what nobody heard of then is the new token, not the hold.
+#[test]
+fn a_rotation_that_nobody_heard_of_leaves_the_resource_held() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let first = granted(&store, claim("job", 1));
+    let unheard = poll_and_keep(store.reacquire(claim("job", 1).with_attempt(2)));
+    let start = Instant::now();
+    while block_on(store.inspect(name("job"))).unwrap().last_issued == Some(first.token) {
+        assert!(start.elapsed() < Duration::from_secs(20), "not rotated");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(unheard);
+    settled(&store);
+    let other = acquire(&store, claim("job", 2));
+    assert!(matches!(other, Acquired::Rejected(_)), "the holder still counts on {first:?}: {other:?}");
+    // It learns the new token by its next attempt, and can give it back.
+    let again = block_on(store.reacquire(claim("job", 1).with_attempt(3))).unwrap();
+    let Acquired::Granted(again) = again else { panic!("{again:?}") };
+    let _ = block_on(store.release(lease("job", 1, again), Ending::default())).unwrap();
+    let _ = granted(&store, claim("job", 2));
+}
+
+/// A process that is frozen while it has the file locked keeps no other from ending.
+#[test]
+fn a_store_is_closed_though_another_has_the_file_locked() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let timeout = Duration::from_millis(500);
+    let store = SqliteStore::open(folder.file(), options(&clock).timeout(timeout)).unwrap();
+    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    let unheard = poll_and_keep(store.acquire(claim("job", 1)));
+    held_by(&store, 1);
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // One request is begun by nobody, one leaves a grant to take back.
+    poll_once(store.acquire(claim("job", 2)));
+    drop(unheard);
+    let (closed, is_closed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(store);
+        closed.send(()).unwrap();
+    });
+    let closed = is_closed.recv_timeout(Duration::from_secs(30));
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(closed.is_ok(), "the store waits for the lock for ever");
+}
