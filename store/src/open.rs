@@ -18,7 +18,7 @@ use crate::{Marks, Store, StoreError, StoreUrl};
 /// | `max_ttl=24h` | the longest ttl (24h; at most 365d) |
 /// | `history=N` or `off` | how many holds of each resource are remembered (100) |
 /// | `single_host=1` | no other machine ever uses the file: a restart ends every lease at once (0) |
-/// | `allow_network_fs=1` | accept a network or pass-through file system (0) |
+/// | `allow_network_fs=1` | accept a network or pass-through file system, hard links, a file mounted without its folder (0) |
 /// | `create=0` | refuse a file that is missing or empty, see [`open_existing`] (1) |
 ///
 /// It reads and perhaps writes the file before it returns: call it where blocking for some milliseconds is fine.

@@ -176,6 +176,71 @@ fn inside() -> Option<PathBuf> {
     std::env::var(INSIDE).ok().map(PathBuf::from)
 }
 
+/// SQLite keeps its log and its locks beside the path that it was given. By two names of one file, two would hold one
+/// lease.
+#[test]
+fn a_file_with_two_names_is_refused() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let _ = granted(&store, claim("job", 1));
+    let other = folder.path().join("other.db");
+    fs::hard_link(folder.file(), &other).unwrap();
+    says(&fails(&other), ErrorKind::Configuration, &["other.db", "2 names"]);
+    says(&fails(&folder.file()), ErrorKind::Configuration, &["leases.db", "2 names"]);
+    // Whoever has it open has it by the only name that there was, and a link that points to it is no name of it.
+    assert!(matches!(acquire(&store, claim("job", 2)), Acquired::Rejected(_)));
+    fs::remove_file(&other).unwrap();
+    std::os::unix::fs::symlink(folder.file(), &other).unwrap();
+    let same = SqliteStore::open(&other, options(&clock)).unwrap();
+    assert!(matches!(acquire(&same, claim("job", 3)), Acquired::Rejected(_)));
+}
+
+/// A container that is given the file alone has a folder of its own around it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_is_mounted_without_its_folder_is_refused() {
+    if let Some(folder) = inside() {
+        let path = folder.join("elsewhere/leases.db");
+        says(&fails(&path), ErrorKind::Configuration, &["elsewhere/leases.db", "the folder"]);
+        let url = format!("sqlite:{}?allow_network_fs=1", path.display());
+        assert!(lease_machines_store::open(&url).is_ok(), "an operator's word");
+        assert!(SqliteStore::open(folder.join("beside/leases.db"), SqliteOptions::default()).is_ok());
+        println!("refused inside");
+        return;
+    }
+    let folder = Folder::new();
+    drop(SqliteStore::open(folder.file(), SqliteOptions::default()).unwrap());
+    let mounts = "cd \"$WHERE\"; mkdir elsewhere beside; touch elsewhere/leases.db
+        mount --bind leases.db elsewhere/leases.db; mount --bind . beside";
+    let test = "a_file_that_is_mounted_without_its_folder_is_refused";
+    passed(&in_mounts(test, folder.path(), mounts), "refused inside");
+}
+
+/// SQLite understands some paths as URLs, with options that switch its locks off.
+#[test]
+fn a_path_is_a_path_whatever_it_looks_like() {
+    let folder = Folder::new();
+    let odd = Path::new("file:leases.db?nolock=1");
+    std::env::set_current_dir(folder.path()).unwrap();
+    drop(SqliteStore::open("leases.db", SqliteOptions::default()).unwrap());
+    let store = SqliteStore::open(odd, SqliteOptions::default()).unwrap();
+    let _ = granted(&store, claim("job", 1));
+    assert!(folder.path().join(odd).metadata().unwrap().len() > 0, "it went to another file");
+    let store = SqliteStore::open(":memory:", SqliteOptions::default()).unwrap();
+    let _ = granted(&store, claim("job", 1));
+    assert!(folder.path().join(":memory:").metadata().unwrap().len() > 0, "it went to memory");
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let folder = Folder::new();
+    let socket = folder.path().join("socket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    says(&fails(&socket), ErrorKind::Configuration, &["socket", "expected a file"]);
+    says(&fails(Path::new("/dev/null")), ErrorKind::Configuration, &["/dev/null", "expected a file"]);
+    says(&fails(folder.path()), ErrorKind::Configuration, &["found a folder"]);
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_read_only_disk_is_said() {

@@ -1,11 +1,16 @@
 //! What becomes of requests whose caller left, and of a store that is closed with some of them outstanding.
-#![cfg(unix)]
+
+// Helpers outside a #[test] function are tests all the same.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::*;
+use common::{
+    Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options, poll_and_keep,
+    poll_once,
+};
 use lease_machines_store::{Acquired, Ending, Renewed, SqliteStore, Store};
 
 /// Decided and committed, as anybody can see.

@@ -17,15 +17,33 @@ const STATEMENTS: usize = 64;
 /// Where a database is.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    File(PathBuf),
+    File {
+        /// As it was given, for errors.
+        name: PathBuf,
+        /// From the root: SQLite takes other paths for URLs, or for databases in memory, and the current folder may be
+        /// another later.
+        path: PathBuf,
+    },
     /// Shared by the connections of this process that know its name, gone with the last of them.
     Memory(String),
 }
 
 impl Target {
+    pub(super) fn file(name: &Path) -> Self {
+        let path = std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
+        Self::File { name: name.to_owned(), path }
+    }
+
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
-            Self::File(path) => Some(path),
+            Self::File { path, .. } => Some(path),
+            Self::Memory(_) => None,
+        }
+    }
+
+    pub(super) fn name(&self) -> Option<&Path> {
+        match self {
+            Self::File { name, .. } => Some(name),
             Self::Memory(_) => None,
         }
     }
@@ -34,8 +52,8 @@ impl Target {
     pub(super) fn connect(&self, place: &Place) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match self {
-            Self::File(path) => {
-                check_path(path)?;
+            Self::File { name, path } => {
+                check_path(name)?;
                 Connection::open_with_flags(path, flags)
             }
             Self::Memory(name) => {
@@ -121,6 +139,9 @@ pub(super) fn check_path(path: &Path) -> Result<(), StoreError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {
             wrong(ErrorKind::Configuration, "found a folder, expected a file, or none yet".to_owned())
+        }
+        Ok(found) if !found.is_file() => {
+            wrong(ErrorKind::Configuration, "found a device, pipe or socket, expected a file".to_owned())
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let closed = closed_folder(path).unwrap_or_else(|| folder_of(path).to_owned());

@@ -1,5 +1,7 @@
-//! Which file systems a lease store may lie on.
+//! Which file systems a lease store may lie on, and under which names.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::connection::folder_of;
@@ -19,6 +21,50 @@ pub(super) fn check(path: &Path) -> Result<(), StoreError> {
         )),
         None => Ok(()),
     }
+}
+
+/// Refuses a file that others may reach by another path than this one. SQLite keeps the log and the locks beside the path
+/// that it was given: two programs that use two of them see nothing of each other, and would each grant the same lease.
+pub(super) fn check_name(path: &Path) -> Result<(), StoreError> {
+    // One that is missing will have the name that it is created under.
+    let (Ok(real), Ok(found)) = (path.canonicalize(), fs::metadata(path)) else { return Ok(()) };
+    let what = if !found.is_file() {
+        return Ok(());
+    } else if found.nlink() > 1 {
+        format!("has {} names (hard links), expected one: remove the others", found.nlink())
+    } else if is_mounted_alone(&real) {
+        "was mounted without its folder, as containers do with single files: mount the folder that it lies in"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::new(
+        ErrorKind::Configuration,
+        format!(
+            "{} {what}. The log and the locks lie beside each name, so that programs which use two of them could hold one \
+             lease. ?allow_network_fs=1 if nobody ever uses it by another name",
+            path.display()
+        ),
+    ))
+}
+
+/// Whether something is mounted at this very path.
+fn is_mounted_alone(path: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    if let Ok(found) = rustix::fs::statx(
+        rustix::fs::CWD,
+        path,
+        rustix::fs::AtFlags::empty(),
+        rustix::fs::StatxFlags::empty(),
+    ) {
+        let root = rustix::fs::StatxAttributes::MOUNT_ROOT;
+        if found.stx_attributes_mask.contains(root) {
+            return found.stx_attributes.contains(root);
+        }
+    }
+    // Seen so only where it comes from another file system.
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+    device(path) != device(folder_of(path))
 }
 
 /// The kind of file system, if it is a shared one.

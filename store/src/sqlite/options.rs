@@ -61,8 +61,9 @@ impl SqliteOptions {
         self
     }
 
-    /// Accept a network or pass-through file system (refused by default). Two machines on one file do not see each
-    /// other's locks: the promises hold only as long as one machine alone uses it.
+    /// Accept a network or pass-through file system, a file with hard links, or one that was mounted without its folder
+    /// (all refused by default). Two machines on one file do not see each other's locks, nor do two programs that use it
+    /// by two names: the promises hold only as long as one machine alone uses it, by one name.
     pub const fn allow_network_fs(mut self, allow: bool) -> Self {
         self.allow_network_fs = allow;
         self

@@ -34,16 +34,17 @@ pub(super) fn prepare(
     missing: Missing,
 ) -> Result<Prepared, StoreError> {
     check_options(&options)?;
-    let place = Place { path: target.path().map(Path::to_owned), timeout: options.timeout };
-    if let (Some(path), false) = (target.path(), options.allow_network_fs) {
+    let place = Place { path: target.name().map(Path::to_owned), timeout: options.timeout };
+    if let (Some(path), false) = (target.name(), options.allow_network_fs) {
         filesystem::check(path)?;
+        filesystem::check_name(path)?;
     }
     let clock: Arc<dyn Clock> = match options.clock {
         Some(clock) => clock,
         None => Arc::new(BootClock::read()?),
     };
     let boot = Boot::new(clock);
-    let open = target.path().map(|path| enter(path, missing)).transpose()?;
+    let open = target.name().map(|path| enter(path, missing)).transpose()?;
     let before = target.path().and_then(inode);
     let connection = target.connect(&place)?;
     let made = schema::ensure(&connection, &place, &boot, missing)?;

@@ -42,6 +42,8 @@ use crate::{
 /// # What it does not do
 ///
 /// - One file belongs to one machine. Network and pass-through file systems are refused.
+/// - One file has one name: SQLite's log and locks lie beside it. A file with hard links is refused when it is opened, and
+///   so is one that was mounted without its folder, as containers do with single files.
 /// - A process must not use the file through two copies of the SQLite library: closing a file in one of them drops the
 ///   locks of the other.
 /// - A store does not survive `fork`: in the child every call is refused, and the child cannot open the same file
@@ -78,7 +80,7 @@ impl SqliteStore {
     /// say. [`Configuration`](ErrorKind::Configuration) for a folder that does not exist, a network file system, a file
     /// that another machine seems to use.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        Self::start(Target::File(path.as_ref().to_owned()), options)
+        Self::start(Target::file(path.as_ref()), options)
     }
 
     /// A database in memory, gone when the store is dropped.
@@ -98,7 +100,7 @@ impl SqliteStore {
     ///
     /// As [`open`](Self::open).
     pub fn migrate(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Migration, StoreError> {
-        let target = Target::File(path.as_ref().to_owned());
+        let target = Target::file(path.as_ref());
         let prepared = prepare(&target, options, Missing::SetUp)?;
         Ok(if prepared.made { Migration::SetUp } else { Migration::UpToDate })
     }
