@@ -50,15 +50,25 @@ pub(crate) fn ending(ending: &Ending, max_ttl: Duration) -> Result<(), StoreErro
     text("once-key", ending.once.as_deref())
 }
 
-/// A length of time without rounding, in the largest unit that it is a whole number of: `24h`, and not `86400s`.
+/// A length of time without rounding: `24h`, and not `86400s`.
 pub(crate) fn exact(time: Duration) -> String {
-    match time.as_secs() {
-        0 => format!("{time:?}"),
-        _ if time.subsec_nanos() > 0 => format!("{time:?}"),
-        seconds if seconds % 3_600 == 0 => format!("{}h", seconds / 3_600),
-        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
-        seconds => format!("{seconds}s"),
+    let (hours, minutes) = (time.as_secs() / 3_600, time.as_secs() / 60 % 60);
+    let rest = Duration::new(time.as_secs() % 60, time.subsec_nanos());
+    let mut text = String::new();
+    for (number, unit) in [(hours, 'h'), (minutes, 'm')] {
+        if number > 0 {
+            text.push_str(&format!("{number}{unit}"));
+        }
     }
+    if text.is_empty() || !rest.is_zero() {
+        text.push_str(&format!("{rest:?}"));
+    }
+    text
+}
+
+/// How much longer something lasts, in whole seconds: not shown as less than it is.
+pub(crate) fn left(time: Duration) -> String {
+    exact(Duration::from_secs(time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))))
 }
 
 /// A text that goes into a row.
@@ -95,11 +105,12 @@ mod tests {
             (0, "0ns"),
             (250, "250ms"),
             (1_500, "1.5s"),
-            (90_000, "90s"),
+            (90_000, "1m30s"),
             (120_000, "2m"),
             (86_400_000, "24h"),
             (90_000_000, "25h"),
-            (86_400_001, "86400.001s"),
+            (86_400_001, "24h1ms"),
+            (86_399_000, "23h59m59s"),
         ] {
             assert_eq!(exact(Duration::from_millis(ms)), shown);
         }

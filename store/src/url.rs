@@ -33,7 +33,8 @@ impl StoreUrl {
         let Some((scheme, rest)) = url.split_once(':') else {
             let meant = if is_path(url) { format!(": did you mean sqlite:{url}") } else { String::new() };
             return Err(wrong(format!(
-                "a store's URL begins with its engine, {SCHEMES}; found {url:?}{meant}"
+                "a store's URL begins with its engine, {SCHEMES}; found {:?}{meant}",
+                shortened(url)
             )));
         };
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
@@ -48,7 +49,8 @@ impl StoreUrl {
                 String::new()
             };
             return Err(wrong(format!(
-                "a store's URL begins with its engine, {SCHEMES}; found {scheme:?} before the colon{meant}"
+                "a store's URL begins with its engine, {SCHEMES}; found {:?} before the colon{meant}",
+                shortened(scheme)
             )));
         }
         let (path, query) = match rest.split_once('?') {
@@ -77,7 +79,21 @@ impl StoreUrl {
 /// Whether it looks like the path of a file to which somebody forgot to add the engine.
 fn is_path(text: &str) -> bool {
     let endings = [".db", ".sqlite", ".sqlite3"];
+    if text.len() > LONGEST {
+        return false;
+    }
     text.contains('/') || text.starts_with('.') || endings.iter().any(|ending| text.ends_with(ending))
+}
+
+/// No path is longer than this, nor is a name of an engine: it was another kind of text, and is not told whole.
+const LONGEST: usize = 4096;
+
+fn shortened(text: &str) -> String {
+    const ENOUGH: usize = 40;
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(ENOUGH).chain(['…']).collect()
 }
 
 /// An error about the URL.
@@ -169,6 +185,10 @@ mod tests {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
             assert!(error.to_string().contains(expected), "{url}: {error}");
+        }
+        for long in ["x/".repeat(5_000), "\0:".repeat(5_000), "X".repeat(9_000) + ":"] {
+            let error = StoreUrl::parse(&long).unwrap_err().to_string();
+            assert!(error.len() < 500, "{error}");
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Outcome, confirm};
 use crate::args::{self, Form, StoreOption};
+use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output;
@@ -101,8 +102,8 @@ impl Open {
         let grants = if self.now {
             "at once".to_owned()
         } else {
-            let longest = store.capabilities().max_ttl;
-            format!("after the longest ttl has passed: in {longest:?}, or by `lease epoch open --now`")
+            let longest = duration::show(store.capabilities().max_ttl);
+            format!("after the longest ttl has passed: in {longest}, or by `lease epoch open --now`")
         };
         let question = format!(
             "The store is in epoch {old}. Every lease of it will be lost, and grants begin {grants}.\nOpen a new epoch?"

@@ -68,6 +68,19 @@ fn a_script_without_its_interpreter_is_there_and_cannot_be_executed() {
     run("./no-such-script").fails(127, &["./no-such-script: command not found"]);
 }
 
+/// Both processes are the program that was started, also where another was installed in its place meanwhile.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_program_that_was_removed_since_it_began_runs_its_command() {
+    let world = World::new();
+    let script =
+        r#"cp "$0" program && exec 9<program && rm program && exec /proc/self/fd/9 run r -- sh -c 'exit 5'"#;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_lease")]).current_dir(world.path("."));
+    let answer = Answer::of(shell.env("LEASE_STORE", world.url()));
+    assert_eq!((answer.code, answer.err.as_str()), (Some(5), ""));
+}
+
 #[test]
 fn a_hold_of_no_time_is_refused_and_one_that_is_over_at_once_is_told() {
     let world = World::new();

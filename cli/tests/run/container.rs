@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::support::actor::{Diary, actor};
 use crate::support::lab::detach;
-use crate::support::needs::Need::PidNamespace;
+use crate::support::needs::Need::{PidNamespace, Root};
 use crate::support::processes::{self, Process, children, look};
 use crate::support::tree::Tree;
 use crate::support::{Lab, Run, SOON, ms, secs, until};
@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_with("scenario_23_first_process_signals", namespace, scenario_23_first_process_signals),
         trial_with("scenario_23_first_process_orphans", namespace, scenario_23_first_process_orphans),
         trial_with("scenario_23_first_process_killed", namespace, scenario_23_first_process_killed),
+        trial_with("a_container_without_devices", &[PidNamespace, Root], a_container_without_devices),
         trial("scenario_23_cron", scenario_23_cron),
         trial("scenario_23_term_once_as_by_a_service_manager", scenario_23_term_once),
     ]
@@ -53,6 +54,21 @@ fn scenario_23_first_process_codes() {
         lab.assert_free();
     }
     assert_eq!(contained(&lab, "", &["/no/such/command"]).code(), 127);
+}
+
+/// Without a /dev/null front and warden cannot let go of the command's pipes; the command runs all the same.
+fn a_container_without_devices() {
+    let lab = Lab::new();
+    let mut unshare = lab.command("unshare");
+    let script = r#"mount -t tmpfs none /dev && test ! -e /dev/null && exec "$@""#;
+    let lease = lab.lease("--ttl 5s", &["sh", "-c", "sleep 0.5; exit 6"]);
+    unshare
+        .args(["-p", "-f", "--mount-proc", "--kill-child", "sh", "-c", script, "sh"])
+        .arg(lease.get_program())
+        .args(lease.get_args());
+    let mut run = lab.start(unshare);
+    assert_eq!((run.code(), run.said()), (6, String::new()));
+    lab.assert_free();
 }
 
 fn scenario_23_first_process_signals() {

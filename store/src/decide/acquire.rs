@@ -3,6 +3,7 @@
 use lease_machines::{Decision, LeaseAuthority, Rejection};
 
 use super::{At, Decided, Effects, Held, Row, Standing, Write, same_epoch};
+use crate::check;
 use crate::{Acquired, Claim, End, ErrorKind, Grant, HoldOutcome, StoreError};
 
 /// What a store has found out about a claim beside the row.
@@ -128,8 +129,9 @@ fn held_back(standing: &Standing, authority: &LeaseAuthority) -> StoreError {
     StoreError::new(
         ErrorKind::Busy,
         format!(
-            "the store's history was lost, and leases of it may still be held: nothing is granted for another {left:.0?}, \
-             unless an operator who knows that the old holders are dead says so by `lease epoch open --now`"
+            "the store's history was lost, and leases of it may still be held: nothing is granted for another {}, \
+             unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
+            check::left(left)
         ),
     )
 }

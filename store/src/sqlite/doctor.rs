@@ -11,6 +11,7 @@ use super::lane::Worked;
 use super::reader::Reads;
 use super::row::load_base;
 use super::schema::{EARLIEST_MICROS, VERSION};
+use crate::check;
 use crate::decide::micros;
 use crate::{Finding, Severity};
 
@@ -139,8 +140,9 @@ impl Reads {
                 Severity::Warning,
                 "epoch",
                 format!(
-                    "epoch {} was opened after a loss: nothing is granted for another {held_back:.0?}",
-                    base.standing.epoch
+                    "epoch {} was opened after a loss: nothing is granted for another {}",
+                    base.standing.epoch,
+                    check::left(held_back)
                 ),
                 "where no old holder can still be at work: `lease epoch open --now`",
             )

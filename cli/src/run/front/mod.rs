@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -99,15 +100,21 @@ pub(crate) fn run(run: &RunArgs, args: Vec<OsString>, mut inherited: Vec<RawFd>)
 }
 
 fn start_warden(socket: &UnixStream, page: &Page) -> io::Result<Pid> {
-    let executable = std::env::current_exe()?;
     let pass = [socket.as_raw_fd(), page.as_fd().as_raw_fd()];
-    let mut command = Command::new(executable);
+    let mut command = Command::new(own_program()?);
     command
         .arg0(warden::NAME)
         .arg(warden::OF)
         .arg(std::process::id().to_string())
         .args(pass.map(|fd| fd.to_string()));
     spawn::spawn_apart(&mut command, warden::IGNORED, pass)
+}
+
+/// The program that runs here, and not the one that may have been installed in its place since it began: both processes
+/// have to be of one version.
+fn own_program() -> io::Result<PathBuf> {
+    const OWN: &str = "/proc/self/exe";
+    if cfg!(target_os = "linux") { Ok(OWN.into()) } else { std::env::current_exe() }
 }
 
 struct Front {

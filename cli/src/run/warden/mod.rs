@@ -147,7 +147,7 @@ impl Warden {
                     self.reached(reached);
                 }
                 Action::Advance(token) => self.requests.advance(token),
-                Action::Start(token) => self.start(token)?,
+                Action::Start(token) => self.start(token),
                 Action::Request(request) => {
                     self.requests.set_ending(command::ending(&self.args, self.core.command_ended()));
                     self.requests.send(request, now);
@@ -251,7 +251,7 @@ impl Warden {
         }
     }
 
-    fn start(&mut self, token: FencingToken) -> io::Result<()> {
+    fn start(&mut self, token: FencingToken) {
         // Before the fork: should it hang, the front sees the deadline pass.
         self.page.set_deadline(self.core.deadline());
         let mut command = command::build(&self.args, &self.requests, token, self.store.as_deref());
@@ -264,8 +264,8 @@ impl Warden {
                 self.report.started(token, pid, &self.args, &mut self.link);
                 self.link.tell(&Note::Started(pid.as_raw()));
                 self.link.tell_event(&Event::started(&self.args.resource, token, pid.as_raw()));
-                fds::let_go_of_pipes()?;
-                fds::let_go_of_errors()?;
+                // Failing to let go (there may be no /dev/null) is a pipe that ends later, nothing worse.
+                let _ = fds::let_go_of_pipes().and_then(|()| fds::let_go_of_errors());
                 fds::close(self.inherited.drain(..));
             }
             Err(error) => {
@@ -275,7 +275,6 @@ impl Warden {
                 self.core.could_not_start(clock::now());
             }
         }
-        Ok(())
     }
 
     fn reached(&mut self, reached: Reached) {
