@@ -10,11 +10,12 @@ pub(crate) mod views;
 
 use std::io::{self, Write};
 
+use nix::errno::Errno;
 use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::sys::terminal;
+use crate::sys::{fds, terminal};
 
 pub(crate) use style::{Ink, Style};
 pub(crate) use table::{Cell, Table};
@@ -28,6 +29,9 @@ pub(crate) use time::{rfc3339, utc};
 /// [`Failure::closed_pipe`] where nobody reads it any more; any other failure to write it (a full disk) is one of
 /// `lease` itself.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    if fds::output_was_closed() {
+        return Err(unwritten(&io::Error::from(Errno::EBADF)));
+    }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
 }

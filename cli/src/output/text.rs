@@ -44,11 +44,11 @@ pub(crate) fn without_passwords(text: &str) -> Cow<'_, str> {
 }
 
 /// Characters that are not shown, or turn others round: of the categories Cf, Zl and Zp, those that Unicode's report on
-/// source code (UTS 55) warns of.
+/// source code (UTS 55) warns of. And the two that are no characters, and that no XML may contain.
 const fn misleads(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+        | '\u{feff}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -60,8 +60,8 @@ mod tests {
         assert_eq!(visible("jobs/höhe 日本 ✓ \\ '"), "jobs/höhe 日本 ✓ \\ '");
         assert_eq!(visible("a\nb\tc\x1b[2Jd\u{7f}\u{9b}"), "a\\nb\\tc\\u{1b}[2Jd\\u{7f}\\u{9b}");
         assert_eq!(
-            visible("x\u{202e}txt\u{200b}\u{2028}\u{feff}"),
-            "x\\u{202e}txt\\u{200b}\\u{2028}\\u{feff}"
+            visible("x\u{202e}txt\u{200b}\u{2028}\u{feff}\u{fffe}\u{ffff}"),
+            "x\\u{202e}txt\\u{200b}\\u{2028}\\u{feff}\\u{fffe}\\u{ffff}"
         );
     }
 

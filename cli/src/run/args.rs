@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// What the lease is on: any name of 1 to 255 bytes
+    /// What the lease is on: any name of 1 to 255 bytes of UTF-8
     #[arg(value_name = "RESOURCE")]
     pub(crate) resource: String,
 

@@ -3,9 +3,31 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::libc;
+
+/// Standard output was closed when this process began. Rust opens /dev/null in its place before `main` begins, and what
+/// was written there would pass for read.
+static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+#[used]
+#[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static BEFORE_MAIN: extern "C" fn() = {
+    extern "C" fn note_output() {
+        // SAFETY: asking for the flags of any number is harmless; a closed one is an error.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        OUTPUT_CLOSED.store(flags < 0, Ordering::Relaxed);
+    }
+    note_output
+};
+
+/// Whether standard output was closed when this process began.
+pub(crate) fn output_was_closed() -> bool {
+    OUTPUT_CLOSED.load(Ordering::Relaxed)
+}
 
 /// The first descriptor that is not standard input, output or error.
 const FIRST_OTHER: RawFd = 3;

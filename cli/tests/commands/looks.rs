@@ -206,6 +206,16 @@ fn the_timeline_is_a_picture_of_the_history() {
 }
 
 #[test]
+fn the_timeline_of_any_name_is_a_document() {
+    let world = World::new();
+    let name = "a\u{1}\u{1b}]]>&<\u{fffe}\u{ffff}\u{feff}\n";
+    let grant = ["acquire", "--ttl", "1h", "--label", "\u{ffff}\u{2}", "--", name];
+    assert_eq!(Answer::of(&mut world.command(grant)).code, Some(0));
+    let svg = Answer::of(&mut world.command(["history", "--svg", "-", "--", name])).ok().out;
+    roxmltree::Document::parse(&svg).unwrap();
+}
+
+#[test]
 fn a_loss_is_drawn_full_up_to_the_last_that_was_heard_of_it() {
     let world = World::new();
     let lost = world.acquire("r --ttl 2s");

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{Answer, World};
 use crate::terminal::Terminal;
@@ -42,6 +42,22 @@ fn a_full_disk_is_said() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         Answer::of(command.stdout(full)).fails(125, &["cannot write to standard output", "No space left"]);
     }
+}
+
+/// A grant that nobody is told of would be held in vain.
+#[test]
+fn a_closed_output_is_said_and_nothing_stays_held() {
+    let world = World::set_up();
+    let closed = |words: &str| {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &format!("exec \"$0\" {words} >&-"), env!("CARGO_BIN_EXE_lease")]);
+        Answer::of(shell.env_clear().env("LEASE_STORE", world.url()))
+    };
+    for words in ["ls", "acquire r --ttl 1h", "acquire r --ttl 1h --json"] {
+        closed(words).fails(125, &["cannot write to standard output: Bad file descriptor"]);
+    }
+    assert_eq!(world.json("show r")["state"], "withdrawn");
+    assert_eq!(closed("run r -- true").code, Some(0), "what it says is the command's own");
 }
 
 #[test]
