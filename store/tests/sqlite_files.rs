@@ -401,6 +401,13 @@ fn the_doctor_finds_the_log_behind_a_link() {
 }
 
 #[test]
+fn only_a_store_that_no_other_process_uses_wakes_waiters_by_every_release() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    assert!(!open(&folder, &clock).capabilities().wakes_waiters);
+    assert!(SqliteStore::open_in_memory(options(&clock)).unwrap().capabilities().wakes_waiters);
+}
+
+#[test]
 fn settings_out_of_range_are_refused() {
     let folder = Folder::new();
     let url = |options: &str| format!("sqlite:{}?{options}", folder.file().display());

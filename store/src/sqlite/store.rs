@@ -132,6 +132,8 @@ impl SqliteStore {
         let mut capabilities = Capabilities::all("sqlite", max_ttl);
         capabilities.durable = settings.place.path().is_some();
         capabilities.history = history.is_some();
+        // What another process releases is seen by looking.
+        capabilities.wakes_waiters = settings.place.path().is_none();
         let mut store = Self {
             settings: Arc::new(settings),
             capabilities,
