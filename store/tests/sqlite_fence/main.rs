@@ -3,9 +3,13 @@
 // Helpers outside a #[test] function are tests all the same.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "../examples/paused_worker.rs"]
+#[path = "../../examples/paused_worker.rs"]
 mod paused_worker;
+mod sql;
+mod strict;
+mod url;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -284,125 +288,6 @@ fn a_paused_transaction_ends_before_a_newer_guard_passes() {
 }
 
 #[test]
-fn the_strict_guard_knows_of_releases_revokes_and_newer_grants() {
-    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
-    let store = open(&folder, &clock);
-    // Leases and data in one file.
-    let mut data = data(&folder.file());
-    let first = granted(&store, claim("stock", 1));
-    let first_lease = lease("stock", 1, first);
-    assert_eq!(write(&mut data, &first_lease, GuardMode::Auto), Ok(GuardKind::Strict));
-    let mut other_owner = first_lease.clone();
-    other_owner.owner = OwnerId::new(9);
-    assert!(write(&mut data, &other_owner, GuardMode::Auto).is_err());
-
-    let _ = block_on(store.release(first_lease.clone(), Ending::default())).unwrap();
-    assert_eq!(write(&mut data, &first_lease, GuardMode::Auto), Err(GuardErrorKind::Lost), "released");
-
-    let second = granted(&store, claim("stock", 2));
-    // Before the second holder has shown its token to any fence.
-    let stale = GuardErrorKind::StaleToken { held: first.token, highest: second.token };
-    assert_eq!(write(&mut data, &first_lease, GuardMode::Auto), Err(stale));
-    let second_lease = lease("stock", 2, second);
-    assert_eq!(write(&mut data, &second_lease, GuardMode::Strict), Ok(GuardKind::Strict));
-
-    let _ = block_on(store.revoke(name("stock"), None, None)).unwrap();
-    assert!(matches!(
-        write(&mut data, &second_lease, GuardMode::Auto),
-        Err(GuardErrorKind::StaleToken { .. })
-    ));
-    assert_eq!(rows(&data), [first.token.value() as i64, second.token.value() as i64]);
-}
-
-#[test]
-fn the_strict_guard_refuses_work_that_has_ended_and_owners_that_hold_nothing() {
-    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
-    let store = open(&folder, &clock);
-    let mut data = data(&folder.file());
-    // No mark yet: the store alone knows better.
-    let kept = lease("stock", 1, granted(&store, claim("stock", 1)));
-    let mut thief = kept.clone();
-    thief.owner = OwnerId::new(9);
-    assert_eq!(write(&mut data, &thief, GuardMode::Auto), Err(GuardErrorKind::Lost), "another owner");
-    assert_eq!(SqliteFence::look(&data, &key()).unwrap(), None, "and left no mark");
-
-    let ended = block_on(store.release(kept.clone(), Ending::default().with_at_least(TTL))).unwrap();
-    assert!(matches!(ended, Released::Retained(_)), "{ended:?}");
-    assert_eq!(
-        write(&mut data, &kept, GuardMode::Auto),
-        Err(GuardErrorKind::Lost),
-        "others are kept out, work is over"
-    );
-
-    clock.advance(TTL * 2);
-    let withdrawn = lease("stock", 2, granted(&store, claim("stock", 2)));
-    assert_eq!(block_on(store.withdraw(name("stock"), withdrawn.owner)).unwrap(), Released::Released);
-    assert_eq!(write(&mut data, &withdrawn, GuardMode::Auto), Err(GuardErrorKind::Lost), "withdrawn");
-    assert_eq!(rows(&data), [0; 0]);
-}
-
-/// Nobody has taken the resource since, and nobody can before the guarded transaction ends.
-#[test]
-fn a_lease_that_merely_ran_out_passes_until_it_is_taken() {
-    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
-    let store = open(&folder, &clock);
-    let mut data = data(&folder.file());
-    let late = lease("stock", 1, granted(&store, claim("stock", 1)));
-    clock.advance(TTL * 2);
-    assert_eq!(write(&mut data, &late, GuardMode::Strict), Ok(GuardKind::Strict));
-    let next = granted(&store, claim("stock", 2));
-    let stale = GuardErrorKind::StaleToken { held: late.token, highest: next.token };
-    assert_eq!(write(&mut data, &late, GuardMode::Strict), Err(stale));
-}
-
-#[test]
-fn marks_outlive_the_epoch_of_their_store() {
-    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
-    let store = open(&folder, &clock);
-    let mut data = data(&folder.path().join("data.db"));
-    let old = lease("stock", 1, granted(&store, claim("stock", 1)));
-    write(&mut data, &old, GuardMode::Auto).unwrap();
-    let epoch = old.epoch.unwrap();
-    block_on(store.open_epoch(Opening::new(epoch).with_dead_holders())).unwrap();
-    let new = lease("stock", 2, granted(&store, claim("stock", 2)));
-    assert_ne!(new.epoch, old.epoch);
-    SqliteFence::advance(&mut data, &key(), &new).unwrap();
-    let stale = GuardErrorKind::StaleToken { held: old.token, highest: new.token };
-    assert_eq!(write(&mut data, &old, GuardMode::Auto), Err(stale));
-}
-
-#[test]
-fn the_strict_guard_runs_only_where_it_can() {
-    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
-    let mut apart = data(&folder.path().join("data.db"));
-    assert_eq!(write(&mut apart, &held(1), GuardMode::Strict), Err(GuardErrorKind::NotStrict));
-    let store = open(&folder, &clock);
-    let mut together = data(&folder.file());
-    let grant = granted(&store, claim("stock", 1));
-    let mut anonymous = lease("stock", 1, grant);
-    anonymous.epoch = None;
-    assert_eq!(write(&mut together, &anonymous, GuardMode::Strict), Err(GuardErrorKind::NotStrict));
-    assert_eq!(write(&mut together, &anonymous, GuardMode::Auto), Ok(GuardKind::Plain));
-    let old = block_on(store.epoch()).unwrap();
-    block_on(store.open_epoch(Opening::new(old).with_dead_holders())).unwrap();
-    assert_eq!(write(&mut together, &lease("stock", 1, grant), GuardMode::Strict), Err(GuardErrorKind::Lost));
-}
-
-/// The guard's transaction does not touch the lease's own row.
-#[test]
-fn a_guard_does_not_get_between_two_renewals() {
-    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
-    let store = open(&folder, &clock);
-    let mut data = data(&folder.file());
-    let grant = granted(&store, claim("stock", 1));
-    for _ in 0..20 {
-        assert_eq!(write(&mut data, &lease("stock", 1, grant), GuardMode::Strict), Ok(GuardKind::Strict));
-        let answer = block_on(store.renew(lease("stock", 1, grant), TTL)).unwrap();
-        assert!(matches!(answer, lease_machines_store::Renewed::Renewed(_)), "{answer:?}");
-    }
-}
-
-#[test]
 fn what_was_fenced_once_is_not_written_without_a_token() {
     let folder = Folder::new();
     let mut data = data(&folder.file());
@@ -434,33 +319,6 @@ fn a_pruned_mark_still_refuses_older_tokens() {
     SqliteFence::reset(&mut data, &key(), None, "moved").unwrap();
 }
 
-/// As a program in another language does it, which knows nothing of this crate but the text.
-#[test]
-fn as_plain_sql_a_stale_write_fails_and_leaves_nothing() {
-    let folder = Folder::new();
-    let data = data(&folder.file());
-    let run = |token: &str| {
-        let guard = [
-            (":store", "''"),
-            (":resource", "'stock'"),
-            (":slot", "0"),
-            (":token", token),
-            (":owner", token),
-        ]
-        .iter()
-        .fold(SqliteFence::guard_sql().to_owned(), |text, (name, value)| text.replace(name, value));
-        let program = Connection::open(folder.file()).unwrap();
-        program.execute_batch(&format!("BEGIN; {guard}; INSERT INTO stock VALUES ({token}); COMMIT"))
-    };
-    run("1").unwrap();
-    run("2").unwrap();
-    let stale = run("1").unwrap_err();
-    assert!(stale.to_string().contains("lease fence: stale token"), "{stale}");
-    assert_eq!(rows(&data), [1, 2]);
-    run("2").unwrap();
-    assert_eq!(rows(&data), [1, 2, 2]);
-}
-
 #[test]
 fn the_floor_rises_with_greater_marks_and_does_not_sink_with_smaller_ones() {
     let folder = Folder::new();
@@ -488,78 +346,6 @@ fn every_pass_writes_the_mark_also_where_it_does_not_rise() {
     }
     let writes: i64 = data.query_row("SELECT writes FROM lease_fence", [], |row| row.get(0)).unwrap();
     assert_eq!(writes, 3);
-}
-
-/// For drivers that this crate knows nothing of: the statement alone, and the database fails it.
-#[test]
-fn the_sql_text_makes_the_database_fail() {
-    let folder = Folder::new();
-    let data = data(&folder.file());
-    let guard = |token: i64, owner: i64| {
-        data.execute(
-            SqliteFence::guard_sql(),
-            rusqlite::named_params! { ":store": "", ":resource": "stock", ":slot": 0, ":token": token, ":owner": owner },
-        )
-    };
-    data.execute_batch("BEGIN IMMEDIATE").unwrap();
-    guard(2, 102).unwrap();
-    guard(2, 102).unwrap();
-    for (token, owner, expected) in [
-        (1, 101, "stale token"),
-        (2, 7, "rewound"),
-        (i64::MAX, 1, "token out of range"),
-        (0, 1, "token out of range"),
-    ] {
-        let error = guard(token, owner).unwrap_err();
-        assert!(error.to_string().contains(&format!("lease fence: {expected}")), "{token} {owner}: {error}");
-        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::ConstraintViolation));
-    }
-    data.execute_batch("ROLLBACK").unwrap();
-}
-
-#[test]
-fn marks_are_reached_by_url() {
-    let folder = Folder::new();
-    let url = format!("sqlite:{}?timeout=2s", folder.file().display());
-    let error = open_marks(&url).err().unwrap();
-    assert!(error.to_string().contains("no file"), "{error}");
-    assert!(!folder.file().exists(), "a mistyped path would fence a database that nobody writes");
-    drop(data(&folder.file()));
-    let marks = open_marks(&url).unwrap();
-    assert_eq!(block_on(marks.look(key())).unwrap(), None);
-    block_on(marks.advance(key(), held(3))).unwrap();
-    assert_eq!(block_on(marks.look(key())).unwrap().unwrap().token, token(3));
-    let stale = GuardErrorKind::StaleToken { held: token(2), highest: token(3) };
-    assert_eq!(block_on(marks.advance(key(), held(2))).unwrap_err().kind(), stale);
-    block_on(marks.reset(key(), None, "test".into())).unwrap();
-    assert_eq!(block_on(marks.look(key())).unwrap(), None);
-    assert!(open_marks("sqlite::memory:").is_err());
-    assert!(open_marks(&format!("{url}&max_ttl=1s")).is_ok(), "leases and data may share a URL");
-    assert!(open_marks(&format!("{url}&ttl=1s")).is_err());
-    let patient = open_marks(&format!("sqlite:{}?timeout=500y", folder.file().display()));
-    assert!(patient.is_err(), "no unit of durations");
-    let patient = open_marks(&format!("sqlite:{}?timeout=200000d", folder.file().display())).unwrap();
-    assert_eq!(block_on(patient.look(key())).unwrap(), None, "longer than SQLite can count");
-}
-
-#[test]
-fn marks_wait_for_other_writers_as_long_as_their_url_says() {
-    let folder = Folder::new();
-    let writing = data(&folder.file());
-    let at =
-        |timeout: &str| open_marks(&format!("sqlite:{}?timeout={timeout}", folder.file().display())).unwrap();
-    let (patient, hasty) = (at("60s"), at("50ms"));
-    writing.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let busy = block_on(hasty.advance(key(), held(1))).unwrap_err();
-    assert_eq!(busy.kind(), GuardErrorKind::Busy);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| block_on(patient.advance(key(), held(1))));
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(!waiting.is_finished(), "it did not wait");
-        writing.execute_batch("COMMIT").unwrap();
-        waiting.join().unwrap().unwrap();
-    });
-    assert_eq!(SqliteFence::look(&writing, &key()).unwrap().unwrap().token, token(1));
 }
 
 #[test]
