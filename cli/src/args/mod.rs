@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod reference;
+pub(crate) mod usage;
 mod values;
 
 use std::ffi::OsString;
