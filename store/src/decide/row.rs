@@ -65,7 +65,7 @@ pub(crate) struct Effects {
     /// Work that ended well.
     pub(crate) good: Option<End>,
     /// No request of this owner is to be granted any more.
-    pub(crate) burn: Option<OwnerId>,
+    pub(crate) withdrawn: Option<OwnerId>,
     /// The caller knows a token of this epoch that this resource never had: history was lost, unless the store has
     /// [granted](Row::has_granted) the lease under another name.
     pub(crate) rewound: Option<(OwnerId, FencingToken)>,

@@ -82,7 +82,7 @@ fn retain(row: &mut Row, ending: &Ending) -> Option<Duration> {
 /// Decides `withdraw`, by which an owner takes back whatever it asked for.
 pub(crate) fn withdraw(row: &mut Row, standing: &Standing, at: &At, owner: OwnerId) -> Decided<Released> {
     let mut decided = vacate_own(row, standing, at, owner);
-    decided.effects.burn = Some(owner);
+    decided.effects.withdrawn = Some(owner);
     decided
 }
 

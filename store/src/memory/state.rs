@@ -106,7 +106,7 @@ impl State {
             }
             self.good.insert(resource.clone(), end);
         }
-        if let Some(owner) = effects.burn {
+        if let Some(owner) = effects.withdrawn {
             self.withdrawn.insert((resource.clone(), owner));
         }
         if let Some((owner, token)) = effects.rewound {

@@ -143,7 +143,7 @@ impl Batch {
         let answer = self.decide(resource, |row, base, at| {
             if row.lease.as_ref().is_some_and(|held| held.owner == owner && held.token == token) {
                 let mut decided = decide::withdraw(row, &base.standing, at, owner);
-                decided.effects.burn = None;
+                decided.effects.withdrawn = None;
                 decided
             } else {
                 Decided { answer: Ok(Released::AlreadyReleased), effects: Effects::default() }
@@ -255,8 +255,8 @@ impl Batch {
         if let Some(end) = &effects.good {
             row::save_good(&self.connection, resource, end)?;
         }
-        if let Some(owner) = effects.burn {
-            self.burn(resource, owner, at)?;
+        if let Some(owner) = effects.withdrawn {
+            self.remember_withdrawn(resource, owner, at)?;
         }
         if let Some((owner, token)) = effects.rewound {
             if row::has_granted(&self.connection, owner, token)? {
@@ -279,7 +279,7 @@ impl Batch {
         Ok(())
     }
 
-    fn burn(&self, resource: &ResourceName, owner: OwnerId, at: &At) -> rusqlite::Result<()> {
+    fn remember_withdrawn(&self, resource: &ResourceName, owner: OwnerId, at: &At) -> rusqlite::Result<()> {
         self.forget_withdrawn(at)?;
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO lease_withdrawn (name, owner, at) VALUES (?1, ?2, ?3)")?
