@@ -39,6 +39,7 @@
 //! // ... and Alice, who wakes up and knows nothing of it, is stopped by the resource.
 //! assert!(!fence.accept(first.token()));
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]

@@ -110,11 +110,16 @@
 //! | `lease_waited_seconds` | histogram, until granted or given up | |
 //! | `lease_held_seconds` | histogram | |
 //! | `lease_renewed_together` | histogram, leases in one call | |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmeOfTheProject;
 
 mod clock;
 mod error;

@@ -17,7 +17,12 @@
 //!
 //! What a store records: `Granted`, `Renewed`, `Released`, a revoke and `Expired`. The other rejections are not written,
 //! so a rejected request costs no durable write.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod answer;
 mod capabilities;
