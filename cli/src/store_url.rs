@@ -245,8 +245,12 @@ fn local_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Fa
     }
 }
 
-/// The URL with its path made absolute, where it is one of a file and relative.
+/// The URL with its path made absolute, where it is one of a file and relative. A folder that is not absolute was not
+/// found out: from there the relative path is as good as it can be.
 fn from_folder(url: &str, folder: &Path) -> Option<String> {
+    if !folder.is_absolute() {
+        return None;
+    }
     let path = url.strip_prefix("sqlite:").filter(|path| !path.starts_with(['/', ':', '?']))?;
     let folder = escaped(folder.to_str()?);
     Some(format!("sqlite:{}/{path}", folder.trim_end_matches('/')))
@@ -356,6 +360,8 @@ mod tests {
         let variable = |url: &str| resolve(None, &[HOME, (STORE, url)]).unwrap().for_command(folder);
         assert_eq!(variable("sqlite:x.db").as_deref(), Some("sqlite:/a b/100%25/x.db"));
         assert_eq!(variable("sqlite:/x.db"), None);
+        let nowhere = resolve(Some("sqlite:x.db"), &[HOME]).unwrap().for_command(Path::new(""));
+        assert_eq!(nowhere.as_deref(), Some("sqlite:x.db"), "and not one at the root");
         assert_eq!(resolve(None, &[HOME]).unwrap().for_command(folder), None);
     }
 
