@@ -5,9 +5,10 @@ use nix::sys::signal::Signal;
 
 use crate::support::actor::actor;
 use crate::support::clock::pass_until;
+use crate::support::needs::Need::PidNamespace;
 use crate::support::tree::Tree;
 use crate::support::{Lab, Run, SOON, TTL, ms, now, secs, until};
-use crate::trial;
+use crate::{trial, trial_with};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -17,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "a_process_without_its_first_thread_is_waited_for",
             a_process_without_its_first_thread_is_waited_for,
         ),
+        trial_with("leftovers_that_cannot_be_seen", &[PidNamespace], leftovers_that_cannot_be_seen),
         trial("scenario_21_term_ends_leftovers", scenario_21_term_ends_leftovers),
         trial("scenario_21_leftovers_can_be_killed", scenario_21_leftovers_can_be_killed),
         trial("scenario_21_loss_ends_leftovers", scenario_21_loss_ends_leftovers),
@@ -63,6 +65,31 @@ fn a_process_without_its_first_thread_is_waited_for() {
     lab.assert_held(token);
     std::fs::write(lab.path("go"), "").unwrap();
     assert_eq!(run.code(), 3);
+}
+
+/// In a pid namespace that kept its parent's /proc nobody can be looked at by number. The group is known all the same.
+fn leftovers_that_cannot_be_seen() {
+    let lab = Lab::new();
+    let blind = |options: &str, script: &str| {
+        let lease = lab.lease(options, &["sh", "-c", script]);
+        let mut unshare = lab.command("unshare");
+        unshare.args(["-p", "-f", "--kill-child"]).arg(lease.get_program()).args(lease.get_args());
+        lab.start(unshare)
+    };
+    let mut run = blind("--ttl 3s", "(until test -e go; do sleep 0.02; done; touch gone) & exit 3");
+    let token = lab.held();
+    until_waiting(&run);
+    pass_until(now() + ms(300));
+    assert_eq!(run.ended(), None, "it works on");
+    lab.assert_held(token);
+    std::fs::write(lab.path("go"), "").unwrap();
+    assert_eq!(run.code(), 3);
+    assert!(lab.path("gone").exists(), "it was released before that");
+
+    let mut run = blind("--leftover kill --kill-after 100ms", "trap '' TERM; sleep 60 & exit 4");
+    assert_eq!(run.code(), 4);
+    lab.until_all_gone(SOON);
+    lab.assert_free();
 }
 
 fn scenario_21_daemons_are_not() {

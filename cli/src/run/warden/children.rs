@@ -6,6 +6,7 @@ use super::Warden;
 use crate::run::course::{Left, Why};
 use crate::run::events::Event;
 use crate::run::wire::Note;
+use crate::sys::descendants::visible;
 use crate::sys::process::{self, Change, Ended, Waited};
 
 impl Warden {
@@ -23,8 +24,13 @@ impl Warden {
         if course.ended().is_none() || why.is_some_and(|why| why != Why::LeftBehind) && self.adopts {
             return some;
         }
-        if !self.adopts {
-            return if self.tree.group_lives() { some } else { Left::Nothing };
+        // Where nobody can be looked at (no /proc, or that of another pid namespace), the group is all that is known.
+        if !self.adopts || !visible() {
+            return match (self.tree.group_lives(), self.adopts) {
+                (true, _) => some,
+                (false, true) => Left::Elsewhere,
+                (false, false) => Left::Nothing,
+            };
         }
         // Somebody lives, and it matters where. Two equal looks with nobody gone in between are an answer.
         for _ in 0..LOOKS {

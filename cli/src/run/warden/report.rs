@@ -20,6 +20,7 @@ use crate::run::course::Why;
 use crate::run::events;
 use crate::run::tree::Tree;
 use crate::run::wire::Note;
+use crate::sys::descendants::visible;
 
 /// Renewals are many, and all alike: an event for the first, and then one in so long.
 const RENEWED_APART: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ pub(crate) struct Report {
     error: Option<(ErrorKind, String)>,
     said_error: bool,
     said_ending: bool,
-    leftovers: BTreeMap<Pid, String>,
+    said_leftovers: bool,
     refused: usize,
 }
 
@@ -63,7 +64,7 @@ impl Report {
             error: None,
             said_error: false,
             said_ending: false,
-            leftovers: BTreeMap::new(),
+            said_leftovers: false,
             refused: 0,
         })
     }
@@ -197,14 +198,14 @@ impl Report {
     /// The command has ended, and others of its session have not.
     pub(crate) fn leftovers(&mut self, tree: &Tree, args: &RunArgs, link: &mut Link) {
         let here = tree.look().here;
-        if here.is_empty() || !self.leftovers.is_empty() {
+        if self.said_leftovers || here.is_empty() && visible() {
             return;
         }
-        let names = list(&here);
-        self.leftovers = here;
+        self.said_leftovers = true;
+        let names = if here.is_empty() { String::new() } else { format!(": {}", list(&here)) };
         self.say(
             link,
-            format!("{}: the command has ended; waiting for what it left behind: {names}", args.resource),
+            format!("{}: the command has ended; waiting for what it left behind{names}", args.resource),
         );
     }
 
