@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_with("scenario_23_first_process_orphans", namespace, scenario_23_first_process_orphans),
         trial_with("scenario_23_first_process_killed", namespace, scenario_23_first_process_killed),
         trial_with("a_container_without_devices", &[PidNamespace, Root], a_container_without_devices),
+        trial_with("a_container_without_proc", &[PidNamespace, Root], a_container_without_proc),
         trial("scenario_23_cron", scenario_23_cron),
         trial("scenario_23_term_once_as_by_a_service_manager", scenario_23_term_once),
     ]
@@ -68,6 +69,29 @@ fn a_container_without_devices() {
         .args(lease.get_args());
     let mut run = lab.start(unshare);
     assert_eq!((run.code(), run.said()), (6, String::new()));
+    lab.assert_free();
+}
+
+fn a_container_without_proc() {
+    let lab = Lab::new();
+    let mut unshare = lab.command("unshare");
+    let lease = lab.lease("--ttl 5s", &["true"]);
+    unshare
+        .args([
+            "-p",
+            "-f",
+            "--mount-proc",
+            "--kill-child",
+            "sh",
+            "-c",
+            r#"mount -t tmpfs none /proc && exec "$@""#,
+            "sh",
+        ])
+        .arg(lease.get_program())
+        .args(lease.get_args());
+    let mut run = lab.start(unshare);
+    assert_eq!(run.code(), 125);
+    assert!(run.said().contains("is /proc mounted?"), "{}", run.said());
     lab.assert_free();
 }
 

@@ -7,6 +7,7 @@ mod takeover;
 mod voice;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -114,7 +115,13 @@ fn start_warden(socket: &UnixStream, page: &Page) -> io::Result<Pid> {
 /// have to be of one version.
 fn own_program() -> io::Result<PathBuf> {
     const OWN: &str = "/proc/self/exe";
-    if cfg!(target_os = "linux") { Ok(OWN.into()) } else { std::env::current_exe() }
+    if !cfg!(target_os = "linux") {
+        return std::env::current_exe();
+    }
+    match fs::read_link(OWN) {
+        Ok(_) => Ok(OWN.into()),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{OWN}: {error}; is /proc mounted?"))),
+    }
 }
 
 struct Front {
