@@ -1,0 +1,138 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "minitest/autorun"
+require "open3"
+require "tmpdir"
+
+# What script/release refuses, and what it hands to the programs that upload, which are others here.
+class ReleaseTest < Minitest::Test
+  ROOT = File.expand_path("..", __dir__)
+  VERSION = File.read("#{ROOT}/Cargo.toml")[/^version = "([^"]+)"/, 1]
+
+  def setup
+    @folder = Dir.mktmpdir("release")
+    system("git ls-files -z | tar -c --null -T - | tar -x -C #{@folder}", chdir: ROOT, exception: true)
+    change("CHANGELOG.md") { |text| text.sub("## [Unreleased]\n", "\\0\n## [#{VERSION}] - 2026-01-02\n") }
+    git("init", "--quiet")
+    commit
+  end
+
+  def teardown
+    FileUtils.rm_rf([@folder, "#{@folder}.bin"])
+  end
+
+  def test_a_commit_that_is_fit
+    assert_equal ["version #{VERSION}, clean, dated in CHANGELOG.md", 0], release("--check")
+    assert_equal 0, release("--check", "v#{VERSION}").last
+  end
+
+  def test_a_change_that_was_not_committed
+    change("README.md") { |text| "#{text}\n" }
+
+    assert_refused(/not clean: 1 paths/, "--check")
+  end
+
+  def test_another_version
+    assert_refused(/Cargo.toml has version #{VERSION}, asked for was 9.8.7/, "--check", "v9.8.7")
+  end
+
+  def test_versions_that_disagree
+    change("lib/lease_machines/version.rb") { |text| text.sub(/"\d+/, '"99') }
+    commit
+
+    assert_refused(/version.rb has 99.*expected was #{VERSION}.*the versions disagree/m, "--check")
+  end
+
+  def test_a_change_log_that_says_nothing_of_it
+    change("CHANGELOG.md") { |text| text.sub(/^## \[#{VERSION}\].*\n/, "") }
+    commit
+
+    assert_refused(/no section "## \[#{VERSION}\] - YYYY-MM-DD"/, "--check")
+  end
+
+  def test_a_tag_of_another_commit
+    git("tag", "v#{VERSION}")
+    commit("--allow-empty")
+
+    assert_refused(/is the tag of another commit/, "--check")
+  end
+
+  def test_the_release_of_the_tag_has_the_notes_and_everything_with_its_sum
+    stub("gh", 'cat; printf "%s\n" "$@"')
+    FileUtils.mkdir_p("#{@folder}/pkg")
+    File.write("#{@folder}/pkg/lease.gem", "bytes")
+    output, = release("--page", "v#{VERSION}")
+
+    assert_includes output, "### Added"
+    refute_includes output, "## ["
+    assert_includes output, "release\ncreate\nv#{VERSION}\n--verify-tag"
+    assert_includes output, "pkg/SHA256SUMS\npkg/lease.gem"
+    assert system("sha256sum", "--check", "--quiet", "SHA256SUMS", chdir: "#{@folder}/pkg")
+  end
+
+  def test_gems_that_are_there_already_are_left_out
+    stub("gem", 'case $2 in *linux*) echo "Repushing of gem versions is not allowed."; exit 1 ;; esac')
+    gems("lease_machines-#{VERSION}.gem", "lease_machines-#{VERSION}-x86_64-linux.gem")
+
+    assert_equal [<<~SAID.strip, 0], release("--gems")
+      ==> pkg/lease_machines-#{VERSION}-x86_64-linux.gem: there already
+
+      ==> pkg/lease_machines-#{VERSION}.gem: uploaded
+    SAID
+  end
+
+  def test_a_gem_that_is_refused
+    stub("gem", "echo no rights; exit 1")
+    gems("lease_machines-#{VERSION}.gem", "lease_machines-#{VERSION}-x86_64-linux.gem")
+
+    assert_refused(/x86_64-linux.gem: no rights/, "--gems")
+  end
+
+  def test_crates_that_are_there_already_are_left_out
+    stub("cargo", 'case "$*" in info*lease-machines@*) ;; info*) exit 101 ;; *) echo "$@" ;; esac')
+    output, status = release("--crates")
+
+    assert_equal 0, status, output
+    assert_match(/lease-machines #{VERSION} is there already/, output)
+    assert_match(/^publish --locked -p lease-machines-store -p lease-machines-cli -p lease-machines-keeper$/, output)
+  end
+
+  private
+
+  def release(*arguments)
+    environment = { "PATH" => "#{@folder}.bin:#{ENV.fetch("PATH")}", "SOURCE_DATE_EPOCH" => nil }
+    output, status = Open3.capture2e(environment, "script/release", *arguments, chdir: @folder)
+    [output.strip, status.exitstatus]
+  end
+
+  def assert_refused(words, *arguments)
+    output, status = release(*arguments)
+
+    assert_equal 1, status, output
+    assert_match words, output
+  end
+
+  # A program of that name, before all others.
+  def stub(name, script)
+    FileUtils.mkdir_p("#{@folder}.bin")
+    File.write("#{@folder}.bin/#{name}", "#!/usr/bin/env bash\n#{script}\n", perm: 0o755)
+  end
+
+  def gems(*names)
+    FileUtils.mkdir_p("#{@folder}/pkg")
+    names.each { |name| FileUtils.touch("#{@folder}/pkg/#{name}") }
+  end
+
+  def change(file)
+    path = "#{@folder}/#{file}"
+    File.write(path, yield(File.read(path)))
+  end
+
+  def commit(*options)
+    git("add", "--all")
+    git("-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "--quiet", "-m", "test", *options)
+  end
+
+  def git(*arguments) = system("git", *arguments, chdir: @folder, exception: true)
+end
