@@ -10,7 +10,7 @@ mod pacing;
 use core::time::Duration;
 
 use crate::{FencingToken, Holder};
-use pacing::{ACQUIRE_SPACING, WITHDRAW_LIMIT};
+use pacing::{ACQUIRE_SPACING, WITHDRAW_LIMIT, attempt_limit};
 
 pub use command::{Command, Loss, NotHeld, Outcome, StopReason};
 pub use event::Event;
@@ -254,7 +254,7 @@ impl Keeper {
         let command = match stray {
             Some(token) => Some(Command::ReleaseStray { token }),
             None => match self.phase {
-                Phase::Acquiring => self.poll_acquiring(now),
+                Phase::Acquiring => Some(self.poll_acquiring(now)),
                 Phase::Starting => self.poll_starting(),
                 Phase::Working => Some(self.poll_working(now)),
                 Phase::Releasing => Some(self.poll_releasing(now)),
@@ -266,29 +266,25 @@ impl Keeper {
         command
     }
 
-    fn poll_acquiring(&mut self, now: Duration) -> Option<Command> {
+    fn poll_acquiring(&mut self, now: Duration) -> Command {
         if let Some(flight) = self.in_flight {
-            return Some(Command::WaitUntil(flight.limit));
+            return Command::WaitUntil(flight.limit);
         }
         if now < self.next_try {
             let until = self.next_try.min(self.give_up_at);
-            return Some(if self.occupied {
-                Command::AwaitVacancy { until }
-            } else {
-                Command::WaitUntil(until)
-            });
+            return if self.occupied { Command::AwaitVacancy { until } } else { Command::WaitUntil(until) };
         }
         let ttl = self.options.first_term;
         // An answer is worth nothing after the term that it grants.
-        let limit = self.limit(now, ttl).min(self.give_up_at);
+        let limit = attempt_limit(now, ttl).min(self.give_up_at);
         let attempt = self.take_off(limit);
         self.last_acquire = now;
         self.short_first_term = ttl < self.options.cadence.ttl();
-        Some(if self.unanswered {
+        if self.unanswered {
             Command::Reacquire { attempt, ttl, limit }
         } else {
             Command::Acquire { attempt, ttl, limit }
-        })
+        }
     }
 
     fn poll_starting(&mut self) -> Option<Command> {
@@ -323,7 +319,7 @@ impl Keeper {
         let renews = self.in_flight.is_none() && now >= renewal;
         if renews && self.holder.as_mut().is_some_and(|holder| holder.refresh(now)) {
             let ttl = self.options.cadence.ttl();
-            let limit = self.limit(now, self.retry_until(deadline, warning).saturating_sub(now));
+            let limit = attempt_limit(now, self.retry_until(deadline, warning).saturating_sub(now));
             let attempt = self.take_off(limit);
             return Command::Renew { attempt, token, ttl, limit };
         }
@@ -349,7 +345,7 @@ impl Keeper {
         if now < self.next_try {
             return Command::WaitUntil(self.next_try.min(deadline));
         }
-        let limit = self.limit(now, deadline.saturating_sub(now));
+        let limit = attempt_limit(now, deadline.saturating_sub(now));
         let attempt = self.take_off(limit);
         Command::Release { attempt, token, limit }
     }

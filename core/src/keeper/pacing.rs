@@ -117,11 +117,6 @@ impl Keeper {
         due.as_nanos().checked_next_multiple_of(tick.as_nanos()).map_or(due, from_nanos)
     }
 
-    /// Until when one attempt is waited for, with this much time left.
-    pub(super) fn limit(&self, now: Duration, left: Duration) -> Duration {
-        now.saturating_add(quarter(left).max(LEAST_ATTEMPT))
-    }
-
     /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). It spreads retries,
     /// nothing else.
     pub(super) fn random_part_of(&mut self, whole: Duration) -> Duration {
@@ -134,6 +129,11 @@ impl Keeper {
         let part = u128::from(bits).saturating_mul(u128::from(whole)) >> 64;
         Duration::from_nanos(u64::try_from(part).unwrap_or(whole))
     }
+}
+
+/// Until when one attempt is waited for, with this much time left.
+pub(super) fn attempt_limit(now: Duration, left: Duration) -> Duration {
+    now.saturating_add(quarter(left).max(LEAST_ATTEMPT))
 }
 
 fn quarter(time: Duration) -> Duration {
