@@ -145,20 +145,20 @@ fn check(report: &Report, ran: usize, skipped: usize) {
 
 #[test]
 fn the_embedded_store_passes() {
-    check(&conformance::run(&File), 59, 0);
+    check(&conformance::run(&File), 62, 0);
 }
 
 #[test]
 fn the_embedded_store_in_memory_passes() {
-    check(&conformance::run(&InMemory), 56, 3);
+    check(&conformance::run(&InMemory), 59, 3);
 }
 
 #[test]
 fn the_embedded_store_passes_in_real_time() {
-    check(&conformance::run(&RealTime), 56, 3);
+    check(&conformance::run(&RealTime), 59, 3);
 }
 
 #[test]
 fn the_memory_store_passes() {
-    check(&conformance::run(&Memory), 57, 2);
+    check(&conformance::run(&Memory), 60, 2);
 }

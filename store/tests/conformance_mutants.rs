@@ -10,8 +10,8 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId, Rejection};
 use lease_machines_store::conformance::{self, Fixture, Subject, block_on};
 use lease_machines_store::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Grant, HistoryEntry, Inspection, LeaseRef,
-    MemoryStore, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
+    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, Grant, HistoryEntry, Inspection,
+    LeaseRef, MemoryStore, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
 };
 
 macro_rules! mutants {
@@ -56,6 +56,11 @@ mutants! {
     WaitsNever,
     NamesNobody,
     PruneTakesAll,
+    LostHistoryUnseen,
+    EveryTokenIsALoss,
+    OldLeasesReleased,
+    OldLeasesEchoed,
+    GrantsAfterALoss,
     RenewManyOutOfOrder,
     HistoryBackwards,
     AnswersFromBefore,
@@ -112,6 +117,14 @@ impl Wrong {
             lease.epoch = None;
         }
         let seen = block_on(self.inner.inspect(lease.resource.clone())).unwrap();
+        let ahead = seen.last_issued.is_some_and(|last| lease.token > last);
+        if ahead && lease.epoch == Some(seen.epoch) {
+            if self.is(Mutant::LostHistoryUnseen) {
+                lease.epoch = None;
+            } else if self.is(Mutant::EveryTokenIsALoss) {
+                let _ = block_on(self.inner.open_epoch(Opening::new(seen.epoch)));
+            }
+        }
         if let Some(occupant) = seen.occupant {
             if self.is(Mutant::ReleaseIgnoresOwner) {
                 lease.owner = occupant.owner;
@@ -139,6 +152,13 @@ impl Wrong {
             }
         }
         let answer = if again { self.inner.reacquire(claim).await } else { self.inner.acquire(claim).await };
+        let last = *self.last.lock().unwrap();
+        if let (Err(error), Some(last), true) = (&answer, last, self.is(Mutant::OldLeasesEchoed)) {
+            let current = self.inner.epoch().await?;
+            if error.kind() == ErrorKind::Superseded && last.epoch != current {
+                return Ok(Acquired::Granted(Grant::new(last.token, last.ttl, current)));
+            }
+        }
         Ok(match answer? {
             Acquired::Granted(mut grant) => {
                 let mut last = self.last.lock().unwrap();
@@ -217,7 +237,12 @@ impl Store for Wrong {
             ending.at_least = Duration::ZERO;
         }
         Box::pin(async move {
-            match self.inner.release(lease, ending).await? {
+            let answer = self.inner.release(lease, ending).await;
+            let is_old = |error: &StoreError| matches!(error.kind(), ErrorKind::NewEpoch { .. });
+            if self.is(Mutant::OldLeasesReleased) && answer.as_ref().is_err_and(is_old) {
+                return Ok(Released::Released);
+            }
+            match answer? {
                 Released::AlreadyReleased if self.is(Mutant::ReleasedTwice) => Ok(Released::Released),
                 answer => Ok(answer),
             }
@@ -296,7 +321,8 @@ impl Store for Wrong {
         }
     }
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
-        self.inner.open_epoch(opening)
+        let dead = self.is(Mutant::GrantsAfterALoss);
+        self.inner.open_epoch(if dead { opening.with_dead_holders() } else { opening })
     }
 }
 

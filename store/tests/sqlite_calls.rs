@@ -373,6 +373,21 @@ fn a_damaged_row_is_nobody_elses_error() {
     });
 }
 
+/// Nor, among renewals that come in one request, any other lease's.
+#[test]
+fn a_damaged_row_costs_no_lease_that_is_renewed_beside_it() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let names = ["a", "broken", "c"];
+    let leases: Vec<_> = names.map(|name| (lease(name, 1, granted(&store, claim(name, 1))), TTL)).into();
+    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    other.execute_batch("UPDATE lease_row SET expires_at = 'soon' WHERE name = 'broken'").unwrap();
+    let answers = block_on(store.renew_many(leases)).unwrap();
+    assert!(matches!(&answers[0], Ok(Renewed::Renewed(_))), "{answers:?}");
+    assert!(matches!(&answers[1], Err(error) if error.kind() == ErrorKind::Damaged), "{answers:?}");
+    assert!(matches!(&answers[2], Ok(Renewed::Renewed(_))), "{answers:?}");
+}
+
 #[test]
 fn a_waiter_is_woken_by_a_release_and_by_an_expiry() {
     let (folder, clock) = (Folder::new(), TestClock::new("boot"));

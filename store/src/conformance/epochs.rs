@@ -1,15 +1,20 @@
 //! The identity of a store's history.
 
-use super::context::{Context, Outcome, told};
+use lease_machines::{FencingToken, Rejection};
+
+use super::context::{Context, Outcome, name, not_renewed, told};
 use super::subject::Need;
 use super::{Case, block_on, case};
-use crate::{Epoch, ErrorKind, Opening, Store};
+use crate::{Acquired, Ending, Epoch, ErrorKind, LeaseRef, Opening, Store, WorkResult};
 
 pub(super) const CASES: &[Case] = &[
     case("a request for another epoch changes nothing, and says so", Need::Nothing, another),
     case("every grant names the store's epoch", Need::Nothing, named),
     case("a new epoch ends every lease of the old one", Need::Nothing, opened),
+    case("a lease of an old epoch is neither released nor echoed", Need::Nothing, old_lease),
+    case("where old holders may be at work, nothing is granted", Need::Nothing, waited_for),
     case("of twenty who open an epoch, one does", Need::Nothing, compared),
+    case("a token that was never issued shows a lost history", Need::Nothing, lost_history),
 ];
 
 /// A store may open no epochs at all, being asked by the engine alone.
@@ -65,6 +70,80 @@ fn opened(context: &Context<'_>) -> Outcome<()> {
         next.token,
         held.token
     );
+    Ok(())
+}
+
+fn old_lease(context: &Context<'_>) -> Outcome<()> {
+    let old = block_on(context.store().epoch()).map_err(told)?;
+    let held = context.granted("job", 1)?;
+    let Some(new) = opens(&*context.store(), Opening::new(old))? else { return Ok(()) };
+    let echo = block_on(context.store().acquire(context.claim("job", 1)?)).map_err(|error| error.kind());
+    ensure!(echo == Err(ErrorKind::Superseded), "an echo of its grant was answered {echo:?}");
+    for epoch in [Some(old), None] {
+        let lease = LeaseRef { epoch, ..context.lease("job", 1, held)? };
+        let release = block_on(context.store().release(lease, Ending::new(WorkResult::Good)));
+        let release = release.map_err(|error| error.kind());
+        ensure!(
+            release == Err(ErrorKind::NewEpoch { current: new }),
+            "released as of {epoch:?}: {release:?}"
+        );
+    }
+    let seen = block_on(context.store().inspect(name("job")?)).map_err(told)?;
+    ensure!(
+        seen.last_good.is_none(),
+        "work under a lease that was lost counts as done: {:?}",
+        seen.last_good
+    );
+    Ok(())
+}
+
+fn waited_for(context: &Context<'_>) -> Outcome<()> {
+    let old = block_on(context.store().epoch()).map_err(told)?;
+    let held = context.granted("job", 1)?;
+    let Some(_) = opens(&*context.store(), Opening::new(old))? else { return Ok(()) };
+    // The lease that is known, and those that may be missing.
+    for resource in ["job", "other"] {
+        let answer = block_on(context.store().acquire(context.claim(resource, 2)?));
+        ensure!(!matches!(answer, Ok(Acquired::Granted(_))), "{resource} was granted at once: {answer:?}");
+    }
+    if context.fixture.is_driven() {
+        context.fixture.pass(context.store().capabilities().max_ttl);
+        let next = context.granted("job", 3)?;
+        ensure!(next.token > held.token, "{next:?} after {held:?}");
+    }
+    Ok(())
+}
+
+fn lost_history(context: &Context<'_>) -> Outcome<()> {
+    const TWO_YEARS: u64 = 2 * 365 * 24 * 3_600 * 1_000_000;
+    let store = context.store();
+    let old = block_on(store.epoch()).map_err(told)?;
+    // A store that opens no epochs for anybody is asked by one that is not its own.
+    let other = Epoch::new(old.value() ^ 1).or(Epoch::new(2)).unwrap_or(old);
+    if opens(&*store, Opening::new(other))?.is_none() {
+        return Ok(());
+    }
+    let held = context.granted("job", 1)?;
+    let shown = |ahead: u64, epoch| -> Outcome<LeaseRef> {
+        let token = FencingToken::new(held.token.value().saturating_add(ahead)).ok_or("no such token")?;
+        Ok(LeaseRef { token, epoch, ..context.lease("job", 1, held)? })
+    };
+    // Whoever does not say of which epoch it is, or shows what nobody can have issued yet, is only wrong.
+    for (ahead, epoch) in [(1, None), (TWO_YEARS, Some(old))] {
+        let wrong = not_renewed(context.renew(&shown(ahead, epoch)?)?)?;
+        ensure!(wrong.reason == Rejection::StaleToken, "{ahead} ahead: {wrong:?}");
+        let epoch = block_on(store.epoch()).map_err(told)?;
+        ensure!(epoch == old, "a token {ahead} ahead ended every lease");
+    }
+    let lost = not_renewed(context.renew(&shown(1, Some(old))?)?)?;
+    ensure!(lost.reason == Rejection::StaleToken, "the call itself is answered as by the core: {lost:?}");
+    let new = block_on(store.epoch()).map_err(told)?;
+    ensure!(new != old, "a grant that the store does not know went unnoticed");
+    let kind = block_on(store.renew(context.lease("job", 1, held)?, context.units(10)));
+    let kind = kind.map_err(|error| error.kind());
+    ensure!(kind == Err(ErrorKind::NewEpoch { current: new }), "an old lease was answered {kind:?}");
+    let answer = block_on(store.acquire(context.claim("other", 2)?));
+    ensure!(!matches!(answer, Ok(Acquired::Granted(_))), "others may be missing, too: {answer:?}");
     Ok(())
 }
 

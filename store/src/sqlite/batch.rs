@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::attach::nanos;
 use super::echoes::{Echoes, Unheard};
+use super::failure::sqlite_error;
 use super::history;
 use super::lane::Worked;
 use super::row::{self, Base};
@@ -231,7 +232,15 @@ impl Batch {
         resource: &ResourceName,
         decision: impl FnOnce(&mut Row, &Base, &At) -> Decided<T>,
     ) -> Worked<T> {
-        let mut row = row::load(&self.connection, resource)?;
+        let mut row = match row::load(&self.connection, resource) {
+            Ok(row) => row,
+            // A row that cannot be read is nobody else's error, also where one request is for many. After some errors
+            // SQLite has rolled the transaction back: then it is everybody's.
+            Err(error) if !self.connection.is_autocommit() => {
+                return Ok(Err(sqlite_error(&self.settings.place, "deciding", error)));
+            }
+            Err(error) => return Err(error),
+        };
         let at = self.now();
         let decided = decision(&mut row, &self.base.borrow(), &at);
         self.carry_out(resource, &row, &at, &decided.effects)?;
