@@ -75,7 +75,8 @@ pub struct Mark {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum GuardMode {
-    /// The strict one where the leases are in this database and of this epoch, else the plain one.
+    /// The strict one where the leases are in this database and of this epoch, else the plain one. A lease that the store
+    /// in this database granted in a former epoch is refused, as far as it is remembered there.
     #[default]
     Auto,
     /// The plain one: the token is compared with the mark.
@@ -153,8 +154,10 @@ pub enum GuardErrorKind {
         /// The mark.
         highest: FencingToken,
     },
-    /// Strict: the lease was released or revoked, or its epoch is over.
+    /// The lease was released or revoked, or its epoch is over, as the store in this database knows.
     Lost,
+    /// The lease is on another resource than the mark: their tokens say nothing of each other.
+    OtherResource,
     /// The resource has a mark, and the write carries no token.
     Unfenced,
     /// There is no transaction that the guard could belong to.

@@ -55,7 +55,9 @@ impl Place {
 
 /// Others are in the way.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    let lost_race = ErrorCode::FileLockingProtocolFailed;
+    let code = error.sqlite_error_code();
+    code.is_some_and(|code| [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked, lost_race].contains(&code))
 }
 
 /// What went wrong while `doing` something *before* a commit: nothing was changed.
@@ -75,7 +77,7 @@ fn describe(place: &Place, doing: &str, error: rusqlite::Error) -> StoreError {
     let (kind, what) = match error.sqlite_error_code() {
         // A value of another type than was written there.
         None if is_misfit(&error) => (ErrorKind::Damaged, "a row in it makes no sense"),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+        _ if is_busy(&error) => {
             let what = format!("another process has kept it locked for {:?}", place.timeout);
             return StoreError::new(ErrorKind::Busy, format!("{doing} in {place}: {what}"))
                 .with_source(error);
@@ -106,4 +108,25 @@ fn is_misfit(error: &rusqlite::Error) -> bool {
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::Utf8Error(..)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+    use crate::Undecided;
+
+    /// `SQLITE_BUSY`, `SQLITE_LOCKED` and, where readers and writers of a log have got past each other a hundred times,
+    /// `SQLITE_PROTOCOL`.
+    #[test]
+    fn whoever_lost_a_race_is_told_that_others_were_in_the_way() {
+        let place = Place { path: None, timeout: Duration::from_secs(5) };
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_PROTOCOL] {
+            let error = || rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            assert!(is_busy(&error()), "{code}");
+            let told = sqlite_error(&place, "locking", error());
+            assert_eq!((told.kind(), told.undecided()), (ErrorKind::Busy, Undecided::NotDone), "{told}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The history of holds: one row for each that has ended. The one that goes on is in its resource's own row, so that a
 //! renewal writes nothing here.
 
-use lease_machines::OwnerId;
+use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, Row, params};
 
 use super::row::{read_token, wall_time};
@@ -52,6 +52,18 @@ pub(super) fn add(
             .execute(params![name.as_str(), keep])?;
     }
     Ok(())
+}
+
+/// Whether a hold that has ended is remembered.
+pub(super) fn has(
+    connection: &Connection,
+    name: &ResourceName,
+    owner: OwnerId,
+    token: FencingToken,
+) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM lease_history WHERE name = ?1 AND token = ?2 AND owner = ?3")?
+        .exists(params![name.as_str(), token.value() as i64, owner.value() as i64])
 }
 
 /// Holds of a resource, the latest first: the current one from its row, the others from their table.

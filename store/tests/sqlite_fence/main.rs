@@ -127,6 +127,22 @@ fn a_token_that_no_store_issued_cannot_raise_the_mark() {
     assert_eq!(log, (poison as i64, (now - 1) as i64, "a typo".to_owned()));
 }
 
+/// Tokens of two resources say nothing of each other: the greater one would lock out the holders of the other, or let in
+/// one who overslept.
+#[test]
+fn a_lease_on_another_resource_moves_no_mark() {
+    let mut data = data(Path::new(":memory:"));
+    write(&mut data, &held(5), GuardMode::Auto).unwrap();
+    let mut other = held(9);
+    other.resource = name("another");
+    for mode in [GuardMode::Auto, GuardMode::Plain, GuardMode::Strict] {
+        assert_eq!(write(&mut data, &other, mode), Err(GuardErrorKind::OtherResource));
+    }
+    let error = SqliteFence::advance(&mut data, &key(), &other).unwrap_err();
+    assert!(error.to_string().contains("\"stock\"") && error.to_string().contains("\"another\""), "{error}");
+    assert_eq!(SqliteFence::look(&data, &key()).unwrap().unwrap().token, token(5));
+}
+
 #[test]
 fn outside_a_transaction_a_guard_is_an_error() {
     let folder = Folder::new();

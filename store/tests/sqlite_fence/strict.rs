@@ -107,6 +107,29 @@ fn the_strict_guard_runs_only_where_it_can() {
     assert_eq!(write(&mut together, &lease("stock", 1, grant), GuardMode::Strict), Err(GuardErrorKind::Lost));
 }
 
+/// The store in the same database knows what it granted, also when it is in another epoch by now.
+#[test]
+fn a_lease_of_a_former_epoch_is_refused_where_the_store_granted_it() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let mut data = data(&folder.file());
+    let first = lease("stock", 1, granted(&store, claim("stock", 1)));
+    let _ = block_on(store.open_epoch(Opening::new(first.epoch.unwrap()).with_dead_holders())).unwrap();
+    assert_eq!(write(&mut data, &first, GuardMode::Auto), Err(GuardErrorKind::Lost));
+    let second = lease("stock", 2, granted(&store, claim("stock", 2)));
+    assert_eq!(write(&mut data, &first, GuardMode::Auto), Err(GuardErrorKind::Lost), "taken by another");
+    // What another store granted is compared with the mark: nothing is known of it here.
+    let apart = Folder::new();
+    let elsewhere = open(&apart, &clock);
+    let other = lease("stock", 7, granted(&elsewhere, claim("stock", 7)));
+    let mark = MarkKey::new(name("stock")).in_store("elsewhere");
+    let write_there = data.transaction().unwrap();
+    let passed = SqliteFence::guard(&write_there, &mark, &other, GuardMode::Auto).unwrap();
+    assert_eq!(passed.kind(), GuardKind::Plain);
+    write_there.rollback().unwrap();
+    assert_eq!(write(&mut data, &second, GuardMode::Auto), Ok(GuardKind::Strict));
+}
+
 /// The guard's transaction does not touch the lease's own row.
 #[test]
 fn a_guard_does_not_get_between_two_renewals() {

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 pub(crate) use self::marks::SqliteMarks;
 use self::refusal::{database, out_of_range, poisoned, stale};
 use self::schema::{GUARD, SET_UP};
-use self::strict::{epoch_here, insist, look_up};
+use self::strict::{epoch_here, insist, look_up, refuse_former};
 use super::row::{read_token, wall_time};
 use crate::decide::greatest_believed;
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
@@ -154,6 +154,10 @@ impl SqliteFence {
     ) -> Result<Passed<'t>, GuardError> {
         let connection: &Connection = transaction;
         inside(connection)?;
+        if key.resource != lease.resource {
+            let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
+            return Err(GuardError::new(GuardErrorKind::OtherResource, message));
+        }
         if i64::try_from(lease.token.value()).is_err() {
             return Err(out_of_range(lease.token));
         }
@@ -161,9 +165,12 @@ impl SqliteFence {
         raise(connection, key, lease)?;
         let strict = match mode {
             GuardMode::Plain => false,
-            GuardMode::Auto => match lease.epoch {
-                Some(believed) => epoch_here(connection)? == Some(believed),
-                None => false,
+            GuardMode::Auto => match (lease.epoch, epoch_here(connection)?) {
+                (Some(believed), Some(here)) if believed != here => {
+                    refuse_former(connection, lease, here)?;
+                    false
+                }
+                (believed, here) => believed.is_some() && believed == here,
             },
             GuardMode::Strict => {
                 insist(epoch_here(connection)?, lease)?;

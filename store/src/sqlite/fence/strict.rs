@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::refusal::{database, stale};
-use crate::sqlite::row;
+use crate::sqlite::{history, row};
 use crate::{Epoch, GuardError, GuardErrorKind, LeaseRef, MarkKey, VacatedHow};
 
 /// The epoch of the lease store in this very database, if there is one.
@@ -31,6 +31,27 @@ pub(super) fn insist(here: Option<Epoch>, lease: &LeaseRef) -> Result<(), GuardE
         _ => return Ok(()),
     };
     Err(GuardError::new(GuardErrorKind::NotStrict, format!("the strict guard cannot run: {message}")))
+}
+
+/// Refuses a lease of a former epoch that the store in this database knows to have granted. Of one that it does not know
+/// nothing can be said: it may be another store's.
+pub(super) fn refuse_former(
+    connection: &Connection,
+    lease: &LeaseRef,
+    here: Epoch,
+) -> Result<(), GuardError> {
+    let error = |error| database("reading the lease", error);
+    let found = row::load(connection, &lease.resource).map_err(error)?;
+    let known = found.has_granted(lease.owner, lease.token)
+        || history::has(connection, &lease.resource, lease.owner, lease.token).map_err(error)?;
+    if !known {
+        return Ok(());
+    }
+    let message = format!(
+        "the store in this database, which granted the lease on {:?} under token {}, has opened epoch {here} since: it is lost",
+        lease.resource, lease.token
+    );
+    Err(GuardError::new(GuardErrorKind::Lost, message))
 }
 
 /// Refuses a lease that is not the latest grant any more. The transaction holds the write lock: no grant, release or
