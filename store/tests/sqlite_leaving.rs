@@ -5,13 +5,14 @@
 
 mod common;
 
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{
     Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options, poll_and_keep,
     poll_once,
 };
-use lease_machines_store::{Acquired, Ending, Renewed, SqliteStore, Store};
+use lease_machines_store::{Acquired, Clock, Ending, Renewed, SqliteStore, Store};
 
 /// Decided and committed, as anybody can see.
 fn held_by(store: &SqliteStore, owner: u64) {
@@ -93,4 +94,82 @@ fn a_store_is_closed_though_another_has_the_file_locked() {
     let closed = is_closed.recv_timeout(Duration::from_secs(30));
     other.execute_batch("ROLLBACK").unwrap();
     assert!(closed.is_ok(), "the store waits for the lock for ever");
+}
+
+/// A clock by which the thread that looks hangs, as it does on a disk that does not answer.
+struct Hanging {
+    clock: Arc<TestClock>,
+    /// Whether it is to hang, and does.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Hanging {
+    fn set(&self, to_hang: bool) {
+        self.state.lock().unwrap().0 = to_hang;
+        self.changed.notify_all();
+    }
+
+    fn until_it_hangs(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |(_, hangs)| !*hangs).unwrap());
+    }
+}
+
+impl Clock for Hanging {
+    fn now(&self) -> Duration {
+        if std::thread::current().name() == Some("lease-reader") {
+            let mut state = self.state.lock().unwrap();
+            while state.0 {
+                state.1 = true;
+                self.changed.notify_all();
+                state = self.changed.wait(state).unwrap();
+            }
+            state.1 = false;
+        }
+        self.clock.now()
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        self.clock.wall()
+    }
+
+    fn identity(&self) -> String {
+        self.clock.identity()
+    }
+}
+
+/// Whoever begins to wait is not held up by a disk that hangs, nor kept beyond its limit: a runtime that polls the wait on
+/// the thread that keeps its leases would lose all of them.
+#[test]
+fn a_disk_that_hangs_holds_up_no_wait() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let hanging =
+        Arc::new(Hanging { clock: Arc::clone(&clock), state: Mutex::default(), changed: Condvar::new() });
+    let settings = options(&clock).clock(Arc::clone(&hanging) as Arc<dyn Clock>);
+    let store = Arc::new(SqliteStore::open(folder.file(), settings).unwrap());
+    let _ = granted(&*store, claim("job", 1));
+    let wait = |limit| {
+        let (store, (said, heard)) = (Arc::clone(&store), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            let wait = poll_and_keep(store.wait(name("job"), limit));
+            said.send("asked").unwrap();
+            block_on(wait).unwrap();
+            said.send("ended").unwrap();
+        });
+        heard
+    };
+    let patience = Duration::from_secs(30);
+    let first = wait(TTL);
+    assert_eq!(first.recv_timeout(patience), Ok("asked"));
+    hanging.set(true);
+    hanging.until_it_hangs();
+    let second = wait(Duration::from_secs(1));
+    let asked = second.recv_timeout(patience);
+    clock.advance(Duration::from_secs(2));
+    let ended = second.recv_timeout(patience);
+    hanging.set(false);
+    assert_eq!((asked, ended), (Ok("asked"), Ok("ended")));
+    clock.advance(TTL);
+    assert_eq!(first.recv_timeout(patience), Ok("ended"));
 }

@@ -1,7 +1,6 @@
 //! The thread that looks: inspections, lists and histories never wait for a writer, and waiters are woken from here.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -26,18 +25,12 @@ pub(super) struct Reads {
 }
 
 /// Works until the queue is closed and empty.
-pub(super) fn run(
-    connection: Connection,
-    settings: Arc<Settings>,
-    lane: &Lane<Reads>,
-    waiting: &Mutex<Waiters>,
-    count: &AtomicUsize,
-) {
+pub(super) fn run(connection: Connection, settings: Arc<Settings>, lane: &Lane<Reads>, waiters: &Waiters) {
     let reads = Reads { connection, settings };
     let mut jitter = Jitter::new();
     let mut version = None;
     loop {
-        let limit = (count.load(Ordering::SeqCst) > 0).then(|| jitter.between(LOOK_MICROS.0, LOOK_MICROS.1));
+        let limit = (!waiters.is_empty()).then(|| jitter.between(LOOK_MICROS.0, LOOK_MICROS.1));
         if lane.sleep(limit) == Wake::Closed {
             return;
         }
@@ -48,12 +41,10 @@ pub(super) fn run(
             }
         }
         lane.done();
-        if count.load(Ordering::SeqCst) > 0 {
-            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            reads.look(&mut waiting, &mut version);
-            count.store(waiting.len(), Ordering::SeqCst);
-        } else {
+        if waiters.is_empty() {
             version = None;
+        } else {
+            reads.look(waiters, &mut version);
         }
     }
 }
@@ -126,7 +117,7 @@ impl Reads {
     }
 
     /// Answers the waiters whose resource may be free, if anything was committed or their time has come.
-    fn look(&self, waiting: &mut Waiters, version: &mut Option<i64>) {
+    fn look(&self, waiters: &Waiters, version: &mut Option<i64>) {
         let seen = self
             .connection
             .prepare_cached("PRAGMA data_version")
@@ -136,10 +127,16 @@ impl Reads {
         let changed = seen.is_none() || *version != seen;
         *version = seen;
         let now = self.settings.boot.at(0).now;
-        waiting.look(now, changed, |resource| match self.inspect(resource) {
-            Ok(Ok(inspection)) => inspection.occupant.map(|occupant| occupant.remaining),
-            // The next request says what is wrong.
-            Ok(Err(_)) | Err(_) => Some(Duration::ZERO),
-        });
+        waiters.end_over(now);
+        let look = |resource: ResourceName| {
+            let remaining = match self.inspect(&resource) {
+                Ok(Ok(inspection)) => inspection.occupant.map(|occupant| occupant.remaining),
+                // The next request says what is wrong.
+                Ok(Err(_)) | Err(_) => Some(Duration::ZERO),
+            };
+            (resource, remaining)
+        };
+        let seen = waiters.to_look_at(now, changed).into_iter().map(look).collect();
+        waiters.seen(now, &seen);
     }
 }

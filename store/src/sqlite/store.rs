@@ -1,8 +1,7 @@
 //! The store itself: three threads around one file.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, mem, process};
@@ -59,8 +58,7 @@ pub struct SqliteStore {
     capabilities: Capabilities,
     writes: Arc<Lane<Batch>>,
     reads: Arc<Lane<Reads>>,
-    waiting: Arc<Mutex<Waiters>>,
-    waiters: Arc<AtomicUsize>,
+    waiters: Arc<Waiters>,
     watch: Arc<Watch>,
     threads: Vec<JoinHandle<()>>,
     process: u32,
@@ -139,7 +137,6 @@ impl SqliteStore {
             capabilities,
             writes: Arc::new(Lane::new()),
             reads: Arc::new(Lane::new()),
-            waiting: Arc::default(),
             waiters: Arc::default(),
             watch: Watch::new(),
             threads: Vec::new(),
@@ -158,7 +155,7 @@ impl SqliteStore {
         let (reads, waiters) = (Arc::clone(&self.reads), Arc::clone(&self.waiters));
         self.spawn("lease-writer", move || {
             committer::run(connection, &settings, &lane, &|| {
-                if waiters.load(Ordering::SeqCst) > 0 {
+                if !waiters.is_empty() {
                     reads.nudge();
                 }
             });
@@ -167,13 +164,14 @@ impl SqliteStore {
 
     fn start_reader(&mut self, connection: Connection) -> Result<(), StoreError> {
         let (settings, lane) = (Arc::clone(&self.settings), Arc::clone(&self.reads));
-        let (waiting, waiters) = (Arc::clone(&self.waiting), Arc::clone(&self.waiters));
-        self.spawn("lease-reader", move || reader::run(connection, settings, &lane, &waiting, &waiters))
+        let waiters = Arc::clone(&self.waiters);
+        self.spawn("lease-reader", move || reader::run(connection, settings, &lane, &waiters))
     }
 
     fn start_watch(&mut self) -> Result<(), StoreError> {
         let (settings, watch) = (Arc::clone(&self.settings), Arc::clone(&self.watch));
         let (writes, reads) = (Arc::clone(&self.writes), Arc::clone(&self.reads));
+        let waiters = Arc::clone(&self.waiters);
         self.spawn("lease-watch", move || {
             let place = &settings.place;
             let waiting = || {
@@ -190,7 +188,9 @@ impl SqliteStore {
             watch.run(place.timeout, || {
                 let writing = writes.end_overdue(place.timeout, &waiting, &running);
                 let reading = reads.end_overdue(place.timeout, &waiting, &|| running().nothing_changed());
-                writing || reading
+                // Usually the thread that looks has ended them, unless it hangs.
+                let some_wait = !waiters.is_empty() && waiters.end_over(settings.boot.at(0).now);
+                writing || reading || some_wait
             });
         })
     }
@@ -357,12 +357,9 @@ impl Store for SqliteStore {
             self.here()?;
             let until = self.settings.boot.at(0).now.saturating_add(limit);
             let (slot, pending) = Slot::new(Box::new(drop));
-            {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                waiting.add(resource, until, slot);
-                self.waiters.store(waiting.len(), Ordering::SeqCst);
-            }
+            self.waiters.add(resource, until, slot);
             self.reads.nudge();
+            self.watch.arm();
             pending.await
         })
     }

@@ -1,7 +1,9 @@
 //! Who waits for which resource.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::ResourceName;
@@ -10,8 +12,16 @@ use crate::slot::Slot;
 /// No waiter goes without a look for longer, whatever it was told to expect.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
 
+/// Nobody holds on to the list while a disk is read or a caller is woken: a runtime that polls a wait must not be held up
+/// by either.
 #[derive(Default)]
-pub(super) struct Waiters(Vec<Waiter>);
+pub(super) struct Waiters {
+    list: Mutex<Vec<Waiter>>,
+    count: AtomicUsize,
+}
+
+/// How long the lease on a resource goes on; `None` where it is free.
+pub(super) type Remaining = Option<Duration>;
 
 struct Waiter {
     resource: ResourceName,
@@ -23,46 +33,60 @@ struct Waiter {
 }
 
 impl Waiters {
-    pub(super) fn add(&mut self, resource: ResourceName, until: Duration, slot: Arc<Slot<()>>) {
-        self.0.push(Waiter { resource, until, next_look: Duration::ZERO, slot });
+    pub(super) fn add(&self, resource: ResourceName, until: Duration, slot: Arc<Slot<()>>) {
+        let mut list = self.list();
+        list.push(Waiter { resource, until, next_look: Duration::ZERO, slot });
+        self.count.store(list.len(), Ordering::SeqCst);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Answers those whose limit has passed or whose resource is free. `remaining` looks at a resource: how long the
-    /// lease on it goes on, `None` where it is free.
-    pub(super) fn look(
-        &mut self,
-        now: Duration,
-        changed: bool,
-        mut remaining: impl FnMut(&ResourceName) -> Option<Duration>,
-    ) {
-        let mut seen: HashMap<ResourceName, Option<Duration>> = HashMap::new();
-        self.0.retain_mut(|waiter| {
-            if !waiter.slot.begin() {
-                return false;
-            }
-            if now >= waiter.until {
-                waiter.slot.answer(Ok(()));
-                return false;
-            }
-            if !changed && now < waiter.next_look {
-                return true;
-            }
-            let left =
-                *seen.entry(waiter.resource.clone()).or_insert_with_key(|resource| remaining(resource));
-            match left {
-                None => {
-                    waiter.slot.answer(Ok(()));
-                    false
-                }
-                Some(left) => {
-                    waiter.next_look = now.saturating_add(left.min(LOOK_AT_LEAST));
-                    true
-                }
+    /// Answers those whose limit has passed, and forgets those who left. Says whether any is left.
+    pub(super) fn end_over(&self, now: Duration) -> bool {
+        self.answer_where(|waiter| now >= waiter.until)
+    }
+
+    /// The resources that have to be looked at for those who wait.
+    pub(super) fn to_look_at(&self, now: Duration, changed: bool) -> HashSet<ResourceName> {
+        let list = self.list();
+        let due = list.iter().filter(|waiter| changed || now >= waiter.next_look);
+        due.map(|waiter| waiter.resource.clone()).collect()
+    }
+
+    /// Answers those whose resource was seen to be free.
+    pub(super) fn seen(&self, now: Duration, seen: &HashMap<ResourceName, Remaining>) {
+        self.answer_where(|waiter| match seen.get(&waiter.resource) {
+            None => false,
+            Some(None) => true,
+            Some(Some(left)) => {
+                waiter.next_look = now.saturating_add(*left.min(&LOOK_AT_LEAST));
+                false
             }
         });
+    }
+
+    fn answer_where(&self, mut is_over: impl FnMut(&mut Waiter) -> bool) -> bool {
+        let mut list = self.list();
+        let mut over = Vec::new();
+        for mut waiter in mem::take(&mut *list) {
+            if !waiter.slot.begin() {
+                // Its caller has left.
+            } else if is_over(&mut waiter) {
+                over.push(waiter.slot);
+            } else {
+                list.push(waiter);
+            }
+        }
+        self.count.store(list.len(), Ordering::SeqCst);
+        let any_left = !list.is_empty();
+        drop(list);
+        over.into_iter().for_each(|slot| slot.answer(Ok(())));
+        any_left
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

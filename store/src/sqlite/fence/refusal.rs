@@ -3,6 +3,7 @@
 use lease_machines::FencingToken;
 use rusqlite::ErrorCode;
 
+use crate::sqlite::failure::is_busy;
 use crate::{GuardError, GuardErrorKind, MarkKey};
 
 pub(super) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
@@ -40,7 +41,7 @@ pub(super) fn database(doing: &str, error: rusqlite::Error) -> GuardError {
     let extended = error.sqlite_error().map(|error| error.extended_code);
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy) if extended == Some(BUSY_SNAPSHOT) => GuardErrorKind::Serialization,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => GuardErrorKind::Busy,
+        _ if is_busy(&error) => GuardErrorKind::Busy,
         _ if error.to_string().contains("no such table: lease_fence") => GuardErrorKind::NotSetUp,
         _ => GuardErrorKind::Database,
     };
