@@ -157,6 +157,10 @@ pub use work::Worked;
 /// # Errors
 ///
 /// [`HoldError`]; no work has been begun then.
+///
+/// # Panics
+///
+/// In a runtime without I/O and time (`enable_all`), which nothing can be renewed in.
 pub async fn hold(
     store: &Arc<dyn Store>,
     resource: impl AsRef<str>,

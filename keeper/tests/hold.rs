@@ -310,6 +310,25 @@ async fn an_engine_that_forgets_what_ran_out_is_read_as_expired() {
     assert!(matches!(guard.lost().await, LossReason::Expired), "{:?}", guard.loss());
 }
 
+/// A runtime that cannot keep leases says so to whoever asks, and not to the first one alone.
+#[test]
+fn a_runtime_without_io_is_no_silent_one() {
+    let store = lease_machines_store::open("sqlite::memory:").unwrap();
+    let scheduler = lease_machines_keeper::Scheduler::new(store);
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..2 {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let ask = || runtime.block_on(scheduler.hold("a", options())).is_ok();
+            let _ = said.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
+        }
+    });
+    for time in ["first", "second"] {
+        let answer = heard.recv_timeout(secs(30));
+        assert_eq!(answer, Ok(true), "the {time} who asked");
+    }
+}
+
 /// Polls a future once, outside of any runtime.
 fn futures_blocking<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);

@@ -86,8 +86,10 @@ impl Core {
         let mut inbox = self.inbox();
         if !inbox.attended {
             let runtime = Handle::try_current().map_err(|_| HoldError::NoRuntime)?;
+            // First, since tokio panics where the runtime has no I/O: nobody is told then that a task attends to orders.
+            let driver = Driver::new(Arc::clone(self));
             inbox.attended = true;
-            runtime.spawn(Driver::new(Arc::clone(self)).run());
+            runtime.spawn(driver.run());
         }
         inbox.orders.push(Order::Hold(Box::new(request)));
         drop(inbox);
