@@ -242,6 +242,7 @@ mod a_withdrawal {
         let attempt = withdrawing().attempt();
         let mut answers = vec![
             Event::Released { attempt },
+            Event::AlreadyReleased { attempt },
             Event::NoAnswer { attempt },
             Event::NotDone { attempt },
             Event::Refused { attempt },
