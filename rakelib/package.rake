@@ -11,21 +11,24 @@ STAGE = "tmp/package"
 GEM_FILE = "pkg/lease_machines-#{GEMSPEC.version}.gem".freeze
 NATIVE = "#{STAGE}/#{File.dirname(GEMSPEC.extensions.first)}".freeze
 
+# The time in all gems is that of the commit, so that the same commit gives the same bytes.
+task :epoch do
+  ENV["SOURCE_DATE_EPOCH"] ||= IO.popen(%w[git log -1 --format=%ct], &:read).strip
+  raise "no commit to take the time from; set SOURCE_DATE_EPOCH" if ENV["SOURCE_DATE_EPOCH"].empty?
+end
+
 desc "Copy what the gem is made of, with its crates, to #{STAGE}"
 task :vendor do
   rm_rf STAGE, verbose: false
   files = ["lease_machines.gemspec", *GEMSPEC.files]
-  files.each do |file|
-    mkdir_p File.dirname("#{STAGE}/#{file}"), verbose: false
-    cp file, "#{STAGE}/#{file}", verbose: false
-  end
+  files.each { |file| place(file, "#{STAGE}/#{file}") }
   crates = carried_crates
   crates.each { |crate| copy_crate(crate) }
   write_workspace(crates)
 end
 
 desc "Build the gem, sources and all, to pkg/"
-task package: :vendor do
+task package: %i[epoch vendor] do
   mkdir_p "pkg", verbose: false
   # In a process of its own: the gemspec that is loaded here has listed the files before they were copied.
   sh RbConfig.ruby, "-S", "gem", "build", "--strict", "--output", File.expand_path(GEM_FILE), "lease_machines.gemspec",
@@ -48,8 +51,20 @@ task verify: :package do
   end
 end
 
+desc "Build the gem once more, elsewhere and under other circumstances, and compare"
+task "verify:reproducible" => :package do
+  ruby("-w", "test/package/reproducible.rb", GEM_FILE)
+end
+task verify: "verify:reproducible"
+
 CLEAN.include(STAGE)
 CLOBBER.include("pkg")
+
+# Copies a file into a gem: there it may be read by all, whatever it may here.
+def place(from, to)
+  mkdir_p File.dirname(to), verbose: false
+  FileUtils.install from, to, mode: 0o644
+end
 
 # The crates of this workspace that the native half is built from: itself, and what it depends on by path.
 def carried_crates
@@ -66,10 +81,8 @@ def carried_crates
 end
 
 def copy_crate(crate)
-  FileList["#{crate}/{src/**/*,*}.{rs,toml,md}"].each do |file|
-    mkdir_p File.dirname("#{NATIVE}/#{file}"), verbose: false
-    cp file, "#{NATIVE}/#{file}", verbose: false
-  end
+  files = FileList["#{crate}/src/**/*.rs", "#{crate}/*.{rs,toml}", "#{crate}/README*"]
+  files.each { |file| place(file, "#{NATIVE}/#{file}") }
 end
 
 # The workspace as it is, with those members alone, and a lock file without what only the others need.
@@ -83,6 +96,7 @@ def write_workspace(crates)
   # Without --locked, Cargo drops from the lock file what nothing asks for, and changes nothing else.
   cargo("metadata", "--format-version", "1", "--offline", chdir: NATIVE)
   before, after = ["Cargo.lock", "#{NATIVE}/Cargo.lock"].map { |file| locked_crates(file) }
+  chmod 0o644, ["#{NATIVE}/Cargo.toml", "#{NATIVE}/Cargo.lock"], verbose: false
   added = after - before
   raise "the gem's lock file has what the repository's has not: #{added.join(", ")}" unless added.empty?
 

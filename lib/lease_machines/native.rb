@@ -1,8 +1,43 @@
 # frozen_string_literal: true
 
-# A gem with compiled binaries has one for each minor version of Ruby; one that was compiled here has just its own.
-begin
-  require "lease_machines/#{RUBY_VERSION[/\A\d+\.\d+/]}/lease_machines_native"
-rescue LoadError
-  require "lease_machines/lease_machines_native"
+module LeaseMachines
+  # Finds the native half. A gem with compiled binaries has one for each minor version of Ruby, in a folder of that name; one
+  # that was compiled on this machine has just its own.
+  #
+  # @api private
+  module Native
+    NAME = "lease_machines_native"
+
+    # @param within [String] the folder to look in, in the load path or absolute
+    # @return [void]
+    # @raise [LoadError] with what was tried, and what to do
+    def self.load(within = "lease_machines")
+      failures = []
+      found = ["#{within}/#{RUBY_VERSION[/\A\d+\.\d+/]}/#{NAME}", "#{within}/#{NAME}"].any? do |file|
+        require file
+        true
+      rescue LoadError => error
+        failures << error.message
+        false
+      end
+      raise LoadError, explain(failures) unless found
+    end
+
+    def self.explain(failures)
+      carried = Dir[File.join(__dir__, "[0-9]*")].map { |folder| File.basename(folder) }.sort_by { |v| Gem::Version.new(v) }
+      has = carried.empty? ? "no compiled binaries" : "binaries for Ruby #{carried.join(", ")}"
+      <<~TEXT
+        the native half of lease_machines #{VERSION} does not load in Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM}.
+        What is installed in #{File.expand_path("../..", __dir__)} has #{has}. Tried:
+        #{failures.map { |failure| "  #{failure}" }.join("\n")}
+        Use a Ruby that there is a binary for, or compile the gem for this one, with Rust 1.85 or later and libclang:
+          gem install lease_machines --version #{VERSION} --platform ruby
+        (with Bundler: `bundle config set force_ruby_platform true`, and install again; in a clone: `bundle exec rake compile`)
+      TEXT
+    end
+    private_class_method :explain
+
+    load
+  end
+  private_constant :Native
 end

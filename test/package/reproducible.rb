@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+# Run by `rake verify:reproducible`: ruby reproducible.rb GEM, from the root of the repository. Builds that gem once more.
+
+require "digest"
+require "fileutils"
+require "minitest/autorun"
+require "open3"
+require "rubygems/package"
+require "tmpdir"
+
+GEM = ARGV.shift
+
+class ReproducibleTest < Minitest::Test
+  ROOT = File.expand_path("../..", __dir__)
+
+  # In another folder, with other permissions, in another order, in another time zone, at another time; of the same commit.
+  def test_the_same_commit_gives_the_same_bytes
+    Dir.mktmpdir do |folder|
+      copy(folder)
+      environment = { "SOURCE_DATE_EPOCH" => ENV.fetch("SOURCE_DATE_EPOCH"), "TZ" => "Pacific/Kiritimati", "LC_ALL" => "C",
+                      "RB_SYS_CARGO_MANIFEST_DIR" => nil }
+      output, status = Open3.capture2e(environment, "rake", "package", chdir: folder, umask: 0o077)
+
+      assert_predicate status, :success?, output
+      again = "#{folder}/pkg/#{File.basename(GEM)}"
+
+      assert_equal details(GEM), details(again)
+      assert_equal Digest::SHA256.file(GEM), Digest::SHA256.file(again)
+    end
+  end
+
+  private
+
+  def copy(folder)
+    files, status = Open3.capture2("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", chdir: ROOT)
+
+    assert_predicate status, :success?
+    files.split("\0").shuffle.select { |file| File.file?("#{ROOT}/#{file}") }.each do |file|
+      FileUtils.mkdir_p(File.dirname("#{folder}/#{file}"))
+      FileUtils.install("#{ROOT}/#{file}", "#{folder}/#{file}", mode: 0o600)
+    end
+  end
+
+  # What is compared first, since it says where a difference is.
+  def details(gem)
+    package = Gem::Package.new(gem)
+    [package.spec.to_ruby, package.contents]
+  end
+end
