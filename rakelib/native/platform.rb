@@ -53,6 +53,8 @@ class Platform
     new("aarch64-linux", target: "aarch64-unknown-linux-gnu", architecture: "arm64", emulator: "qemu-aarch64-static")
   ].freeze
 
+  def emulated? = !@emulator.nil?
+
   def binary(ruby) = "#{BUILD}/#{name}/#{ruby}/lease_machines_native.so"
 
   def gem_file(version) = "pkg/lease_machines-#{version}-#{name}.gem"
