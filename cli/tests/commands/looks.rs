@@ -199,7 +199,7 @@ fn the_timeline_is_a_picture_of_the_history() {
 
     let piped = world.lease("history r --svg -").ok().out;
     assert!(roxmltree::Document::parse(&piped).is_ok());
-    world.lease("history r --svg /nonexistent/r.svg").fails(125, &["/nonexistent/r.svg"]);
+    world.lease("history r --svg missing/r.svg").fails(125, &["missing/r.svg"]);
     world.lease("history r --svg x --json").fails(64, &["--json"]);
     let nobody = world.lease("history unseen --svg -").ok().out;
     assert!(roxmltree::Document::parse(&nobody).is_ok());

@@ -98,12 +98,13 @@ fn scenario_25_frozen() {
 /// A command that became root by a set-uid program is out of reach for a `lease run` that is not root.
 fn scenario_25_became_root() {
     const NOBODY: u32 = 65_534;
-    let lab = Lab::new();
+    let lab = Lab::for_anyone();
     let diary = lab.path("diary");
-    let set_uid = lab.path("set-uid");
-    // Not by this process: what a fork of another scenario keeps open for writing cannot be executed.
-    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&set_uid).status();
-    assert!(copied.unwrap().success());
+    let (set_uid, lease) = (lab.path("set-uid"), lab.path("lease"));
+    for (program, copy) in [(&std::env::current_exe().unwrap(), &set_uid), (&LEASE.into(), &lease)] {
+        // Not by this process: what a fork of another scenario keeps open for writing cannot be executed.
+        assert!(Command::new("cp").arg(program).arg(copy).status().unwrap().success());
+    }
     fs::set_permissions(&set_uid, PermissionsExt::from_mode(0o4755)).unwrap();
     for entry in fs::read_dir(lab.folder()).unwrap() {
         let path = entry.unwrap().path();
@@ -115,10 +116,10 @@ fn scenario_25_became_root() {
 
     let mut role = actor(&["root", diary.to_str().unwrap()]);
     role[0] = set_uid.to_str().unwrap().to_owned();
-    let mut lease = lab.command("setpriv");
-    lease.args(["--reuid=65534", "--regid=65534", "--clear-groups", LEASE]);
-    lease.args(["run", "--ttl", "3s", "job", "--"]).args(role);
-    let mut run = lab.start(lease);
+    let mut command = lab.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(lease);
+    command.args(["run", "--ttl", "3s", "job", "--"]).args(role);
+    let mut run = lab.start(command);
     until("the command to be root", SOON, || Diary::read(&diary));
     let warden = until("the warden", SOON, || processes::warden_of(run.front())).pid;
     lab.held();

@@ -37,9 +37,18 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Self {
+        Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    /// One that any user can reach: a clone may lie in a home that its owner alone may enter.
+    pub(crate) fn for_anyone() -> Self {
+        Self::within(&std::env::temp_dir())
+    }
+
+    fn within(parent: &Path) -> Self {
         assert!(processes::visible(), "these scenarios look at processes through /proc");
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{mark}"));
+        let folder = parent.join(format!("lease-run-{mark}"));
         fs::create_dir_all(&folder).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
