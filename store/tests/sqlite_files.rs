@@ -275,6 +275,59 @@ fn a_file_that_one_may_not_write_is_said() {
     passed(&output, "refused inside");
 }
 
+/// SQLite says of all of these that it is unable to open the database file. As another user where this one is root, since
+/// root may open anything.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_file_that_one_may_not_open_is_named() {
+    if let Some(folder) = inside() {
+        for file in ["leases.db", "log.db", "index.db"] {
+            let closed = ["", "-wal", "-shm"].map(|suffix| folder.join(format!("{file}{suffix}")));
+            let closed = closed
+                .iter()
+                .find(|one| one.metadata().is_ok_and(|found| found.permissions().mode() & 0o777 == 0));
+            let closed = closed.unwrap().display().to_string();
+            says(&fails(&folder.join(file)), ErrorKind::Permission, &[&closed, "may not read", "mode 0000"]);
+        }
+        println!("refused inside");
+        return;
+    }
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    drop(open(&folder, &clock));
+    for file in ["log.db", "index.db"] {
+        fs::copy(folder.file(), folder.path().join(file)).unwrap();
+        fs::set_permissions(folder.path().join(file), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    for file in ["log.db-wal", "index.db-shm"] {
+        fs::write(folder.path().join(file), "").unwrap();
+        fs::set_permissions(folder.path().join(file), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let output = run_as_anyone("the_file_that_one_may_not_open_is_named", folder.path());
+    passed(&output, "refused inside");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_doctor_says_that_a_file_in_memory_does_not_last() {
+    if let Some(folder) = inside() {
+        let store = SqliteStore::open(folder.join("leases.db"), SqliteOptions::default()).unwrap();
+        let findings = block_on(store.doctor()).unwrap();
+        let found = findings.iter().find(|one| one.check == "file system").unwrap();
+        assert_eq!(found.severity, Severity::Warning, "{found:?}");
+        assert!(found.found.contains("in memory"), "{found:?}");
+        println!("said inside");
+        return;
+    }
+    let folder = Folder::new();
+    let mounts = "mount -t tmpfs tmpfs \"$WHERE\"";
+    passed(
+        &in_mounts("the_doctor_says_that_a_file_in_memory_does_not_last", folder.path(), mounts),
+        "said inside",
+    );
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn on_a_full_disk_nothing_is_done_and_nothing_is_lost() {
@@ -381,7 +434,8 @@ fn a_rollback_journal_that_another_program_set_is_found() {
     // Opened again it is as it should be.
     let store = open(&folder, &clock);
     let findings = block_on(store.doctor()).unwrap();
-    assert!(findings.iter().all(|one| one.severity == Severity::Fine), "{findings:?}");
+    let durability = findings.iter().find(|one| one.check == "durability").unwrap();
+    assert_eq!(durability.severity, Severity::Fine, "{findings:?}");
 }
 
 #[test]

@@ -153,8 +153,35 @@ pub(super) fn check_path(path: &Path) -> Result<(), StoreError> {
             ErrorKind::Configuration,
             format!("its folder {} does not exist", folder_of(path).display()),
         ),
-        _ => Ok(()),
+        _ => match closed_file(path) {
+            Some(closed) => wrong(
+                ErrorKind::Permission,
+                format!(
+                    "this user may not read and write {}{}; where several users share a store, their group must be \
+                     allowed to",
+                    closed.display(),
+                    rights(&closed)
+                ),
+            ),
+            None => Ok(()),
+        },
     }
+}
+
+/// The file, or one of those that SQLite keeps beside it, where this user may not open it. Of the file itself it is enough
+/// here that it can be read: that it cannot be written is said when it is.
+fn closed_file(path: &Path) -> Option<PathBuf> {
+    use rustix::fs::Access;
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        (PathBuf::from(name), Access::READ_OK | Access::WRITE_OK)
+    };
+    [(path.to_owned(), Access::READ_OK), beside("-wal"), beside("-shm")].into_iter().find_map(
+        |(file, needed)| {
+            (rustix::fs::access(&file, needed) == Err(rustix::io::Errno::ACCESS)).then_some(file)
+        },
+    )
 }
 
 pub(super) fn folder_of(path: &Path) -> &Path {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::connection::folder_of;
-use super::filesystem::shared_file_system;
+use super::filesystem::{is_in_memory, shared_file_system};
 use super::lane::Worked;
 use super::reader::Reads;
 use super::row::load_base;
@@ -154,6 +154,12 @@ impl Reads {
 
 fn file_system(path: &Path) -> Finding {
     match shared_file_system(path) {
+        None if is_in_memory(path) => Finding::new(
+            Severity::Warning,
+            "file system",
+            "the file lies in memory: it is gone when the machine starts anew, and with it what was done once",
+            "move the file to a disk, unless nothing relies on --once and the history",
+        ),
         None => Finding::fine("file system", "local"),
         Some(name) => Finding::new(
             Severity::Error,

@@ -74,6 +74,18 @@ pub(super) fn shared_file_system(path: &Path) -> Option<&'static str> {
     name_of(&stat)
 }
 
+/// Whether what lies there is gone when the machine starts anew: tmpfs, ramfs.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn is_in_memory(path: &Path) -> bool {
+    rustix::fs::statfs(path)
+        .is_ok_and(|stat| [0x0102_1994, 0x8584_58F6].contains(&(stat.f_type as u64 & 0xFFFF_FFFF)))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn is_in_memory(_: &Path) -> bool {
+    false
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn name_of(stat: &rustix::fs::StatFs) -> Option<&'static str> {
     // Some architectures' field is signed and would be extended.
