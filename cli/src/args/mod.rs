@@ -87,7 +87,7 @@ pub(crate) struct StoreOption {
     /// The store, such as sqlite:/var/lib/jobs/leases.db
     ///
     /// Default: $LEASE_STORE; else the first line of the file that $LEASE_STORE_FILE names; else `local`, an embedded
-    /// file in the user's state folder, which keeps only others on this machine out.
+    /// file in the user's state folder, which keeps out only what this user runs on this machine.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 }

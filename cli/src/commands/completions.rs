@@ -10,8 +10,13 @@ use crate::output;
 
 /// Print what a shell needs to complete commands and options
 ///
-/// bash: lease completions bash > /etc/bash_completion.d/lease
+/// Where they are looked for, for all users:
+///
+///     lease completions bash > /etc/bash_completion.d/lease
+///     lease completions zsh > /usr/local/share/zsh/site-functions/_lease
+///     lease completions fish > /etc/fish/completions/lease.fish
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
     /// For which shell
     #[arg(value_enum)]

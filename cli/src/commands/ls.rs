@@ -16,7 +16,8 @@ use crate::output::{self, Cell, Ink, Table, people, utc, views, visible};
 /// List resources and who holds them
 ///
 /// In byte order of their names. State: held · retained (the work has ended, --at-least keeps others out) · released ·
-/// revoked · withdrawn (by an owner that did not know whether it held it) · expired.
+/// revoked · withdrawn (by an owner that did not know whether it held it) · expired (its time was up; `lease history` says
+/// whether it was lost).
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
     /// Only resources whose name begins with this; all of them by default

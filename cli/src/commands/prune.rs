@@ -59,12 +59,13 @@ impl Prune {
             let floor = Big(pruned.floor);
             output::print_json(&Answer { resources: pruned.resources, history: pruned.history, floor })?;
         } else {
-            output::print(&format!(
-                "forgot {} and {} of history; every token from now on is greater than {}\n",
-                count(pruned.resources, "resource"),
-                count(pruned.history, "row"),
-                pruned.floor,
-            ))?;
+            let floor = match pruned.floor {
+                // Nothing was ever forgotten here.
+                0 => String::new(),
+                floor => format!("; every token from now on is greater than {floor}"),
+            };
+            let (resources, rows) = (count(pruned.resources, "resource"), count(pruned.history, "row"));
+            output::print(&format!("forgot {resources} and {rows} of history{floor}\n"))?;
         }
         Ok(Exit::Ok)
     }

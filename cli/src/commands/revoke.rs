@@ -16,6 +16,11 @@ use crate::output::{self, people, views::DecisionView, visible};
 /// Names the token that it breaks, asks, and breaks that one alone: whoever takes the resource meanwhile is left alone.
 /// Work under the broken lease may run on until its holder notices, and the next holder may begin before that: only a
 /// fence keeps them apart. Exit 1 where nothing was broken.
+///
+/// The token after it is burnt: nobody will hold it. A fence lets the broken holder write until somebody newer has been
+/// there; to refuse it at once, raise the mark to the burnt token, at each database that is protected:
+///
+///     lease fence advance --fence sqlite:data.db --owner 0 --token BURNT NAME
 #[derive(Args, Debug)]
 pub(crate) struct Revoke {
     /// Which resource: 1 to 255 bytes of UTF-8
@@ -87,7 +92,7 @@ impl Revoke {
         } else {
             let fence = match burnt {
                 Some(burnt) => {
-                    format!("token {burnt} is burnt: a fence that is told of it refuses {token} at once")
+                    format!("token {burnt} is burnt: a mark that is raised to it refuses {token} at once")
                 }
                 None => "no greater token is left: the resource is closed for good".to_owned(),
             };

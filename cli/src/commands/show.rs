@@ -16,6 +16,10 @@ use crate::output::{self, Ink, Style, people, utc, views, visible};
 
 /// Show how a resource stands
 ///
+/// State: held · retained (the work has ended, --at-least keeps others out) · released · revoked · withdrawn (by an owner
+/// that did not know whether it held it) · expired (its time was up; `lease history` says whether it was lost) · unseen
+/// (this store knows nothing of it: never held, or pruned; look at the name, and at the store).
+///
 /// What is shown may be out of date before it is read: a store decides, a picture of it does not.
 #[derive(Args, Debug)]
 pub(crate) struct Show {

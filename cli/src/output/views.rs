@@ -230,6 +230,10 @@ pub(crate) fn state(found: &Inspection) -> &'static str {
         (Some(occupant), ..) if occupant.retained => "retained",
         (Some(_), ..) => "held",
         (None, Some(vacated), _) => how(vacated.how),
+        // Kept back by --at-least after work that ended well: its time was up, and nothing was lost.
+        (None, None, Some(token)) if found.last_good.as_ref().is_some_and(|end| end.token == token) => {
+            "released"
+        }
         (None, None, Some(_)) => "expired",
         (None, None, None) => "unseen",
     }
@@ -290,5 +294,28 @@ const fn how(how: VacatedHow) -> &'static str {
         VacatedHow::Revoked => "revoked",
         VacatedHow::Withdrawn => "withdrawn",
         _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use lease_machines::{FencingToken, OwnerId};
+    use lease_machines_store::{End, Epoch, Inspection, ResourceName};
+
+    use super::state;
+
+    #[test]
+    fn what_at_least_kept_back_after_good_work_is_not_said_to_be_lost() {
+        let token = |number| FencingToken::new(number).unwrap();
+        let mut found = Inspection::unseen(ResourceName::new("r").unwrap(), Epoch::new(1).unwrap());
+        assert_eq!(state(&found), "unseen");
+        found.last_issued = Some(token(8));
+        assert_eq!(state(&found), "expired");
+        for (good, said) in [(7, "expired"), (8, "released")] {
+            found.last_good = Some(End::new(token(good), OwnerId::new(1), SystemTime::UNIX_EPOCH));
+            assert_eq!(state(&found), said);
+        }
     }
 }

@@ -24,11 +24,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 
-    /// Do not wait for a lease that another holds
+    /// Do not wait for a lease that another holds; a store that does not answer is asked again for up to 30s
     #[arg(short = 'n', long)]
     pub(crate) no_wait: bool,
 
-    /// Wait for another holder for at most this long, or `forever`; 0 is as --no-wait
+    /// Wait for another holder, or for a store that does not answer, for at most this long, or `forever`; 0 is as
+    /// --no-wait
     #[arg(short, long, value_name = "DURATION", default_value = "forever", value_parser = Wait::parse,
         conflicts_with = "no_wait", allow_hyphen_values = true)]
     pub(crate) wait: Wait,

@@ -168,7 +168,7 @@ fn a_store_that_grants_nothing_is_not_waited_for_without_a_wait() {
         assert!(begun.elapsed() < SOON, "{options} took {:?}", begun.elapsed());
     }
     // Whoever waits is told why.
-    run(&world, "-w 100ms", "exit 0").fails(69, &["did not decide", "history was lost"]);
+    run(&world, "-w 100ms", "exit 0").fails(69, &["did not decide, and is asked again", "history was lost"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use lease_machines::{Event, FencingToken, Loss, NotHeld, Outcome, Rejection};
-use lease_machines_store::{End, ErrorKind, Occupant};
+use lease_machines_store::{End, ErrorKind, Occupant, Undecided};
 use nix::unistd::Pid;
 
 use super::core::Core;
@@ -79,7 +79,9 @@ impl Report {
                 let busy = error.kind() == ErrorKind::Busy && (self.granted || !waits(args));
                 if !self.said_error && !releasing && !busy {
                     self.said_error = !self.quiet;
-                    self.say(link, format!("{}: the store did not decide: {error}", args.resource));
+                    let again =
+                        if error.undecided() == Undecided::Refused { "" } else { ", and is asked again" };
+                    self.say(link, format!("{}: the store did not decide{again}: {error}", args.resource));
                 }
                 self.error = Some((error.kind(), error.to_string()));
             }
