@@ -167,7 +167,7 @@ impl ChosenStore {
     pub(crate) fn notice(&self) -> Option<String> {
         self.local.as_ref().filter(|_| self.origin == Origin::Default)?;
         Some(format!(
-            "no store named, so it is {LOCAL}: only what this user runs on this machine is kept out (--store {LOCAL} accepts that)"
+            "no store named: keeps out only this user's jobs on this machine (--store {LOCAL} accepts that)"
         ))
     }
 
@@ -300,7 +300,7 @@ mod tests {
     fn local_lies_in_the_state_folder_and_is_announced_unless_asked_for() {
         let chosen = resolve(None, &[HOME]).unwrap();
         assert_eq!(chosen.url(), "sqlite:/home/a/.local/state/lease-machines/local.db");
-        assert!(chosen.notice().unwrap().contains("only what this user runs on this machine"));
+        assert!(chosen.notice().unwrap().contains("only this user's jobs on this machine"));
         let state = ("XDG_STATE_HOME", "/state 100%?");
         let chosen = resolve(None, &[HOME, state]).unwrap();
         assert_eq!(chosen.url(), "sqlite:/state 100%25%3F/lease-machines/local.db");

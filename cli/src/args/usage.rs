@@ -27,6 +27,12 @@ pub(crate) fn tell(error: clap::Error, args: &[OsString]) -> ExitCode {
             "\n  tip: write -- before the command: lease run [OPTIONS] RESOURCE -- COMMAND [ARG]..."
         );
     }
+    if error.kind() == ErrorKind::MissingRequiredArgument && plain.contains("--owner <") {
+        let _ = writeln!(
+            io::stderr(),
+            "\n  tip: `lease acquire` prints them, to be exported: grant=$(lease acquire --ttl 10m NAME) && export $grant"
+        );
+    }
     ExitCode::from(Exit::Usage.code())
 }
 

@@ -138,6 +138,7 @@ fn at_least_keeps_others_out_after_the_release() {
 #[test]
 fn the_environment_names_the_lease_and_options_win() {
     let world = World::new();
+    world.lease("renew r --ttl 1m").fails(64, &["--owner", "export $grant"]);
     let (first, second) = (world.acquire("r --ttl 1m"), world.acquire("s --ttl 1m"));
     let mut command = world.command(["renew", "r", "--ttl", "1m"]);
     command.envs([

@@ -15,7 +15,7 @@ fn without_a_choice_it_is_local_and_says_so_each_time() {
         let mut command = world.bare(words.split(' '));
         let answer = Answer::of(command.env("HOME", world.path("home")));
         assert_eq!(answer.code, Some(0));
-        assert!(answer.err.contains("only what this user runs on this machine"), "{answer:?}");
+        assert!(answer.err.contains("only this user's jobs on this machine"), "{answer:?}");
         assert!(answer.err.lines().count() == 1 && answer.err.len() <= 100, "a short line: {answer:?}");
     }
     let folder = world.path(LOCAL).parent().unwrap().to_owned();
@@ -50,7 +50,7 @@ fn lease_run_chooses_by_the_same_rules() {
     let answer = Answer::of(command.env("HOME", world.path("home")));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     // Once by the one, once by the other inside it.
-    assert_eq!(answer.err.matches("only what this user runs on this machine").count(), 2, "{answer:?}");
+    assert_eq!(answer.err.matches("only this user's jobs on this machine").count(), 2, "{answer:?}");
     assert!(world.path(LOCAL).exists());
 
     let mut command = world.bare(run.into_iter().chain(["show", "--mine", "--json"]));
