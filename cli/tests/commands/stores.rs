@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Answer, World};
+use crate::support::{Answer, World, repository};
 
 /// Where `local` lies under a home folder.
 const LOCAL: &str = "home/.local/state/lease-machines/local.db";
@@ -186,4 +186,15 @@ fn a_command_whose_lease_file_was_removed_is_stopped_at_its_deadline() {
     let answer = Answer::of(&mut command);
     assert_eq!(answer.out, "removed\n", "{answer:?}");
     answer.fails(79, &["leases.db", "was removed or replaced while it was open"]);
+}
+
+/// The options in docs/stores.md are those that a URL may have.
+#[test]
+fn every_option_of_a_url_is_documented() {
+    let page = repository("docs/stores.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('='));
+    let documented: Vec<&str> = rows.map(|(name, _)| name).collect();
+    let answer = World::new().lease("ls --store sqlite:x?unknown=1");
+    let (_, known) = answer.err.trim().split_once("expected one of ").unwrap();
+    assert_eq!(documented, known.split(", ").collect::<Vec<_>>());
 }
