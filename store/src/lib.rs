@@ -33,7 +33,7 @@ pub mod conformance;
 mod decide;
 mod duration;
 mod epoch;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
 mod error;
 mod event;
 mod fault;
@@ -43,13 +43,15 @@ mod memory;
 mod name;
 mod open;
 mod owner;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod request;
 #[cfg(feature = "sqlite")]
 mod slot;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
 mod url;
 
 pub use answer::{
@@ -68,6 +70,8 @@ pub use memory::MemoryStore;
 pub use name::{NameError, ResourceName};
 pub use open::{Migration, migrate, migration_sql, open, open_existing, open_marks};
 pub use owner::fresh_owner;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Passed, SqliteFence, SqliteOptions, SqliteStore};

@@ -23,6 +23,24 @@ use crate::{Marks, Store, StoreError, StoreUrl};
 ///
 /// It reads and perhaps writes the file before it returns: call it where blocking for some milliseconds is fine.
 ///
+/// | URL | store |
+/// | --- | --- |
+/// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or `postgresql://…`) | a PostgreSQL server, set up by [`migrate`] and in no other way; connected to when it is first asked |
+///
+/// | option of `postgres` | meaning (default) |
+/// | --- | --- |
+/// | `schema=NAME` | where its tables and functions are (`lease_machines`) |
+/// | `timeout=5s` | every request ends after this long (5s) |
+/// | `connect_timeout=5s` | a connection is given up after this long; a number alone is in seconds (5s) |
+/// | `max_ttl=24h`, `history=N` or `off` | as above |
+/// | `connections=N` | how many there are at most (8) |
+/// | `pooler=1` | a pooler in transaction mode is between, and no statement is given a name (found out by itself) |
+/// | `trust_failover=1` | a promoted standby has all that was answered: no new epoch (0) |
+/// | `sslmode=…`, `sslrootcert=FILE`, `passfile=FILE` | as everywhere with PostgreSQL; `allow` is `prefer`, `verify-ca` is `verify-full` |
+/// | `host=`, `port=`, `user=`, `dbname=`, `options=`, `application_name=`, `target_session_attrs=`, … | as the driver has them |
+///
+/// A password comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`.
+///
 /// # Errors
 ///
 /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a URL that is wrong: it says what was found and
@@ -42,6 +60,9 @@ pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError> {
+    if is_postgres(url) {
+        return postgres::open(url);
+    }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         "sqlite" => sqlite::open(&url, create),
@@ -50,12 +71,15 @@ fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError>
 }
 
 /// Creates or upgrades the tables of the store at a URL, whatever else is in that database. Any number of processes
-/// may do it at once.
+/// may do it at once. It waits for a server.
 ///
 /// # Errors
 ///
 /// As [`open`].
 pub fn migrate(url: &str) -> Result<Migration, StoreError> {
+    if is_postgres(url) {
+        return postgres::migrate(url);
+    }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         "sqlite" => sqlite::migrate(&url),
@@ -69,6 +93,9 @@ pub fn migrate(url: &str) -> Result<Migration, StoreError> {
 ///
 /// As [`open`], for the URL alone: nothing is opened.
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
+    if is_postgres(url) {
+        return postgres::migration_sql(url);
+    }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         "sqlite" => sqlite::migration_sql(),
@@ -85,6 +112,9 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
 ///
 /// As [`open`].
 pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
+    if is_postgres(url) {
+        return postgres::marks(url);
+    }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         "sqlite" => sqlite::marks(&url),
@@ -100,6 +130,65 @@ pub enum Migration {
     SetUp,
     /// They were there, in a version that this program uses.
     UpToDate,
+}
+
+/// Such a URL is taken apart by the store alone: it may have a password in it, which no error may show.
+fn is_postgres(url: &str) -> bool {
+    ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme))
+}
+
+#[cfg(not(feature = "postgres"))]
+mod postgres {
+    use std::sync::Arc;
+
+    use super::Migration;
+    use crate::url::wrong;
+    use crate::{Marks, Store, StoreError};
+
+    pub(super) fn open(_: &str) -> Result<Arc<dyn Store>, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn migrate(_: &str) -> Result<Migration, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn migration_sql(_: &str) -> Result<String, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
+        Err(left_out())
+    }
+
+    fn left_out() -> StoreError {
+        wrong("this program was built without the PostgreSQL store (its cargo feature `postgres`)".to_owned())
+    }
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use std::sync::Arc;
+
+    use super::Migration;
+    use crate::url::wrong;
+    use crate::{Marks, PostgresStore, Store, StoreError};
+
+    pub(super) fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(PostgresStore::open(url)?))
+    }
+
+    pub(super) fn migrate(url: &str) -> Result<Migration, StoreError> {
+        PostgresStore::migrate(url)
+    }
+
+    pub(super) fn migration_sql(url: &str) -> Result<String, StoreError> {
+        PostgresStore::migration_sql(url)
+    }
+
+    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
+        Err(wrong("marks in PostgreSQL cannot be opened by URL yet: expected sqlite:PATH".to_owned()))
+    }
 }
 
 #[cfg(not(feature = "sqlite"))]
@@ -137,7 +226,7 @@ mod sqlite {
 
     use super::Migration;
     use crate::sqlite::SqliteMarks;
-    use crate::url::{unknown_option, wrong};
+    use crate::url::{flag, holds, unknown_option, wrong};
     use crate::{Marks, SqliteOptions, SqliteStore, Store, StoreError, StoreUrl, parse_duration};
 
     const OPTIONS: [&str; 6] = ["timeout", "max_ttl", "history", "single_host", "allow_network_fs", "create"];
@@ -221,26 +310,5 @@ mod sqlite {
             };
         }
         Ok(options)
-    }
-
-    fn flag(name: &str, value: &str) -> Result<bool, StoreError> {
-        match value {
-            "1" | "true" | "yes" => Ok(true),
-            "0" | "false" | "no" => Ok(false),
-            _ => Err(wrong(format!("option {name}: found {value:?}, expected 1 or 0"))),
-        }
-    }
-
-    fn holds(value: &str) -> Result<Option<u32>, StoreError> {
-        if value == "off" {
-            return Ok(None);
-        }
-        match value.parse() {
-            Ok(count) if count > 0 => Ok(Some(count)),
-            _ => Err(wrong(format!(
-                "option history: found {value:?}, expected `off` or a number from 1 to {}",
-                u32::MAX
-            ))),
-        }
     }
 }

@@ -20,7 +20,7 @@ pub struct StoreUrl {
 }
 
 /// The schemes that stores of this project have, for errors.
-const SCHEMES: &str = "sqlite:PATH or sqlite::memory:";
+const SCHEMES: &str = "sqlite:PATH, sqlite::memory: or postgres://USER@HOST/DATABASE";
 
 impl StoreUrl {
     /// Takes a URL apart.
@@ -113,8 +113,31 @@ pub(crate) fn unknown_option(scheme: &str, name: &str, expected: &[&str]) -> Sto
     wrong(format!("a {scheme} URL has no option {name:?}, expected one of {list}"))
 }
 
+/// A switch among the options.
+pub(crate) fn flag(name: &str, value: &str) -> Result<bool, StoreError> {
+    match value {
+        "1" | "true" | "yes" => Ok(true),
+        "0" | "false" | "no" => Ok(false),
+        _ => Err(wrong(format!("option {name}: found {value:?}, expected 1 or 0"))),
+    }
+}
+
+/// How many holds of each resource are remembered.
+pub(crate) fn holds(value: &str) -> Result<Option<u32>, StoreError> {
+    if value == "off" {
+        return Ok(None);
+    }
+    match value.parse() {
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(wrong(format!(
+            "option history: found {value:?}, expected `off` or a number from 1 to {}",
+            u32::MAX
+        ))),
+    }
+}
+
 /// Percent-decoding (RFC 3986, 2.1); `+` is a plus sign.
-fn decode(what: &str, text: &str) -> Result<String, StoreError> {
+pub(crate) fn decode(what: &str, text: &str) -> Result<String, StoreError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

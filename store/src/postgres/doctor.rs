@@ -1,0 +1,128 @@
+//! What weakens the promises on this server.
+
+use tokio_postgres::Row;
+
+use super::failure::failed;
+use super::link::{Link, Target};
+use crate::{Finding, Severity, StoreError};
+
+/// Every setting as its own text, in this order.
+const LOOK: &str = "SELECT current_setting('server_version'), current_setting('server_version_num')::integer, \
+    current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), \
+    current_setting('default_transaction_isolation'), pg_is_in_recovery(), \
+    coalesce((SELECT extract(epoch FROM max(clock_timestamp() - a.xact_start))::bigint FROM pg_stat_activity AS a \
+        WHERE a.datname = current_database() AND a.backend_xmin IS NOT NULL), 0), \
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
+    current_setting('synchronous_standby_names')";
+
+pub(super) async fn examine(target: &Target, link: &Link) -> Result<Vec<Finding>, StoreError> {
+    let error = |error| failed(&target.place, "looking at the settings", error).nothing_changed();
+    let before = wall_millis();
+    let rows = link.client().query_typed(LOOK, &[]).await.map_err(error)?;
+    let after = wall_millis();
+    let mut findings = Vec::new();
+    if let Some(row) = rows.first() {
+        settings(row, &mut findings).map_err(error)?;
+        clock(row.try_get(8).map_err(error)?, before, after, &mut findings);
+    }
+    findings.push(if link.is_direct() {
+        Finding::fine("connection", "direct: statements are prepared")
+    } else {
+        Finding::new(
+            Severity::Note,
+            "connection",
+            "through a pooler, or a connection that was lent: every statement is parsed anew",
+            "a direct connection answers sooner",
+        )
+    });
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+fn settings(row: &Row, findings: &mut Vec<Finding>) -> Result<(), tokio_postgres::Error> {
+    let (version, number): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
+    findings.push(if number >= 130_000 {
+        Finding::fine("version", version)
+    } else {
+        Finding::new(Severity::Error, "version", version, "PostgreSQL 13 or later is needed")
+    });
+    for (column, check, mend) in [
+        (2, "fsync", "with fsync=off a crash of the machine loses grants that were answered: set fsync=on"),
+        (3, "full_page_writes", "with full_page_writes=off a crash can damage the tables: set it on"),
+    ] {
+        let found: String = row.try_get(column)?;
+        findings.push(if found == "on" {
+            Finding::fine(check, found)
+        } else {
+            Finding::new(Severity::Error, check, found, mend)
+        });
+    }
+    let commit: String = row.try_get(4)?;
+    findings.push(Finding::fine(
+        "synchronous_commit",
+        format!("{commit}; every decision that writes is committed with at least `on`"),
+    ));
+    let isolation: String = row.try_get(5)?;
+    findings.push(if isolation == "read committed" {
+        Finding::fine("isolation", isolation)
+    } else {
+        Finding::new(
+            Severity::Warning,
+            "isolation",
+            format!(
+                "{isolation}: of two decisions at once on one resource, one fails and is asked for again"
+            ),
+            "ALTER ROLE … SET default_transaction_isolation = 'read committed'",
+        )
+    });
+    if row.try_get(6)? {
+        let mend = "name the primary, or add target_session_attrs=read-write";
+        findings.push(Finding::new(Severity::Error, "role", "a standby: it decides nothing", mend));
+    }
+    let oldest: i64 = row.try_get(7)?;
+    findings.push(if oldest < 300 {
+        Finding::fine("old snapshots", "none older than 5 minutes in this database")
+    } else {
+        Finding::new(
+            Severity::Warning,
+            "old snapshots",
+            format!("a transaction in this database has been open for {oldest} s: resources that are decided often grow slow"),
+            "end it (pg_stat_activity, backend_xmin), or keep leases in a database of their own",
+        )
+    });
+    let standbys: String = row.try_get(9)?;
+    findings.push(if standbys.is_empty() {
+        Finding::new(
+            Severity::Note,
+            "failover",
+            "no standby is waited for: a promoted one may lack the last grants, and opens a new epoch",
+            "set synchronous_standby_names where there is a standby",
+        )
+    } else {
+        Finding::fine("failover", format!("commits wait for {standbys}"))
+    });
+    Ok(())
+}
+
+/// Both clocks at once: the server's should lie between two readings of this machine's.
+fn clock(server: i64, before: i64, after: i64, findings: &mut Vec<Finding>) {
+    const MUCH: i64 = 2_000;
+    let off = if server < before { server - before } else { (server - after).max(0) };
+    findings.push(if off.abs() < MUCH {
+        Finding::fine("clock", "this machine's and the server's agree")
+    } else {
+        Finding::new(
+            Severity::Note,
+            "clock",
+            format!(
+                "the server's is {off} ms off this machine's: leases do not mind, times in the history do"
+            ),
+            "set both by NTP",
+        )
+    });
+}
+
+fn wall_millis() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,97 @@
+//! What went wrong with a server, told apart by what it means for the request.
+
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::{ErrorKind, StoreError};
+
+/// The server, as people know it: never with a user or a password.
+#[derive(Clone, Debug)]
+pub(super) struct Place(pub(super) Arc<str>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Nothing was sent yet: whatever it was, nothing was changed.
+pub(super) fn not_connected(place: &Place, error: Error) -> StoreError {
+    let told = match error.code() {
+        Some(_) => failed(place, "connecting", error),
+        None => {
+            StoreError::new(ErrorKind::Unreachable, format!("{place} cannot be reached: {}", causes(&error)))
+                .with_source(error)
+        }
+    };
+    told.nothing_changed()
+}
+
+/// An error that a statement ended with. One that the server told has undone whatever the statement did; without one,
+/// nobody knows.
+pub(super) fn failed(place: &Place, doing: &str, error: Error) -> StoreError {
+    let Some(told) = error.as_db_error() else {
+        let message = format!("{place} gave no answer: {}", causes(&error));
+        return StoreError::new(ErrorKind::Unreachable, message).with_source(error);
+    };
+    let (kind, meaning) = meaning(told.code());
+    let message = format!("{place}: {doing}: {meaning}{} ({})", told.message(), told.code().code());
+    let ended = matches!(*told.code(), SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN);
+    let result = StoreError::new(kind, message).with_source(error);
+    // A server that was told to stop may say so after it has committed.
+    if ended { result } else { result.nothing_changed() }
+}
+
+fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
+    const NOT_SET_UP: &str = "it was never set up, or was wiped (`lease migrate` sets it up): ";
+    const SHAPE: &str = "the tables or functions are not those that this program knows: ";
+    const STANDBY: &str = "it is a standby or read-only, expected the primary: ";
+    match *code {
+        SqlState::T_R_SERIALIZATION_FAILURE
+        | SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::LOCK_NOT_AVAILABLE
+        | SqlState::QUERY_CANCELED => (ErrorKind::Busy, "others were in the way: "),
+        SqlState::TOO_MANY_CONNECTIONS | SqlState::CANNOT_CONNECT_NOW => (ErrorKind::Busy, ""),
+        SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => {
+            (ErrorKind::Unreachable, STANDBY)
+        }
+        SqlState::UNDEFINED_TABLE
+        | SqlState::UNDEFINED_FUNCTION
+        | SqlState::INVALID_SCHEMA_NAME
+        | SqlState::NO_DATA_FOUND => (ErrorKind::NotSetUp, NOT_SET_UP),
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            (ErrorKind::Permission, "the role lacks a right (`lease migrate --print` shows the GRANTs): ")
+        }
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            (ErrorKind::Permission, "")
+        }
+        SqlState::INVALID_CATALOG_NAME => (ErrorKind::Configuration, ""),
+        SqlState::DISK_FULL => (ErrorKind::Storage, ""),
+        SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => (ErrorKind::Damaged, ""),
+        // The function that opens an epoch, before a clock that is wrong.
+        _ if code.code() == "LM001" => (ErrorKind::Configuration, ""),
+        _ => match code.code().get(..2) {
+            Some("42" | "22" | "23") => (ErrorKind::Schema, SHAPE),
+            Some("08" | "57") => (ErrorKind::Unreachable, ""),
+            _ => (ErrorKind::Storage, ""),
+        },
+    }
+}
+
+/// An error and what caused it, in one line.
+fn causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let told = error.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,255 @@
+//! One connection.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::answer;
+use super::calls::{Call, Calls, Parameter};
+use super::failure::{Place, failed, not_connected};
+use super::options::PostgresOptions;
+use super::schema;
+use crate::owner::random;
+use crate::{Epoch, ErrorKind, StoreError};
+
+/// Where connections come from, and what is said over them.
+pub(super) struct Target {
+    pub(super) config: Config,
+    pub(super) options: PostgresOptions,
+    pub(super) place: Place,
+    pub(super) calls: Calls,
+    pub(super) tls: MakeRustlsConnect,
+}
+
+/// A connection that serves one request at a time.
+pub(super) struct Link {
+    client: Client,
+    /// Nobody stands between: a statement may be given a name, which stays on this connection.
+    direct: bool,
+    prepared: Mutex<HashMap<Call, Statement>>,
+    /// The server has answered without the standbys that it was set to wait for.
+    unsynced: Arc<AtomicBool>,
+    task: Option<AbortHandle>,
+}
+
+/// What the server said of itself when it was connected to.
+struct Greeting {
+    tag: Option<String>,
+    usable_by: i32,
+    epoch: Epoch,
+    same_history: bool,
+}
+
+impl Link {
+    /// Connects, and looks whether the server has the tables, in a version that this program knows, and the history that
+    /// it had.
+    pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
+        let (mut link, tag) = Self::open(target).await?;
+        let greeting = link.greet(target).await?;
+        link.direct = tag.is_some() && greeting.tag == tag;
+        if greeting.usable_by > schema::VERSION {
+            return Err(StoreError::new(
+                ErrorKind::Schema,
+                format!(
+                    "{} has tables usable by programs of version {} or later; this program knows version {}. Use a newer one",
+                    target.place,
+                    greeting.usable_by,
+                    schema::VERSION
+                ),
+            ));
+        }
+        if !greeting.same_history {
+            link.settle(target, greeting.epoch).await?;
+        }
+        Ok(link)
+    }
+
+    /// Connects, and no more. A direct connection is given a tag, which its server knows then; a pooler refuses it, or
+    /// keeps it for itself. That is how a pooler is found out before any statement has been given a name.
+    pub(super) async fn open(target: &Target) -> Result<(Self, Option<String>), StoreError> {
+        if !target.options.pooler {
+            let tag = format!("{:016x}", random()?);
+            let mut config = target.config.clone();
+            let asked = config.get_options().unwrap_or_default();
+            // Under a stricter isolation decisions on one resource fail instead of waiting for each other.
+            config.options(format!(
+                "{asked} -c lease_machines.tag={tag} -c default_transaction_isolation=read\\ committed \
+                 -c statement_timeout={}",
+                target.options.timeout.as_millis()
+            ));
+            match Self::start(target, &config).await {
+                Ok(link) => return Ok((link, Some(tag))),
+                Err(Some(error)) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => {}
+                Err(Some(error)) => return Err(not_connected(&target.place, error)),
+                Err(None) => return Err(too_late(target)),
+            }
+        }
+        match Self::start(target, &target.config).await {
+            Ok(link) => Ok((link, None)),
+            Err(Some(error)) => Err(not_connected(&target.place, error)),
+            Err(None) => Err(too_late(target)),
+        }
+    }
+
+    /// `Err(None)` where nobody answered in time.
+    async fn start(target: &Target, config: &Config) -> Result<Self, Option<Error>> {
+        let connecting = timeout(target.options.connect_timeout, config.connect(target.tls.clone()));
+        let (client, mut connection) = connecting.await.map_err(|_| None)?.map_err(Some)?;
+        let unsynced = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&unsynced);
+        let task = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                let AsyncMessage::Notice(notice) = message else { continue };
+                // It has no code of its own; the routine's name is the same in every language.
+                if notice.routine() == Some("SyncRepWaitForLSN") {
+                    told.store(true, Ordering::Release);
+                }
+            }
+        });
+        let task = Some(task.abort_handle());
+        Ok(Self { client, direct: false, prepared: Mutex::default(), unsynced, task })
+    }
+
+    /// A connection of the user's own, of which nobody here knows who stands between.
+    pub(super) fn of(client: Client) -> Self {
+        let unsynced = Arc::new(AtomicBool::new(false));
+        Self { client, direct: false, prepared: Mutex::default(), unsynced, task: None }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Whether statements are given names here.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Ends it at once, whatever it waits for.
+    pub(super) fn cut(self) {
+        if let Some(task) = self.task {
+            task.abort();
+        }
+    }
+
+    async fn greet(&self, target: &Target) -> Result<Greeting, StoreError> {
+        let text = schema::greeting(&target.options.quoted_schema());
+        let doing = "looking for the tables";
+        let rows = self
+            .client
+            .query_typed(&text, &[])
+            .await
+            .map_err(|error| failed(&target.place, doing, error).nothing_changed())?;
+        let Some(row) = rows.first() else {
+            return Err(StoreError::new(
+                ErrorKind::NotSetUp,
+                format!("{} has no epoch: it was never set up, or was wiped", target.place),
+            ));
+        };
+        let read = || -> Result<(Option<String>, i32, i64, bool), Error> {
+            Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
+        };
+        let (tag, usable_by, epoch, same_history) =
+            read().map_err(|error| failed(&target.place, doing, error).nothing_changed())?;
+        Ok(Greeting { tag, usable_by, epoch: answer::epoch(&target.place, epoch)?, same_history })
+    }
+
+    /// The server is another than the one that `epoch` was opened on, or was set back: what it answered last may be
+    /// lost. A new epoch is opened, unless its failovers are trusted. Of twenty who find out, one does.
+    pub(super) async fn settle(&self, target: &Target, epoch: Epoch) -> Result<(), StoreError> {
+        if target.options.trust_failover {
+            let text = schema::acknowledge(&target.options.quoted_schema());
+            return self
+                .client
+                .batch_execute(&text)
+                .await
+                .map_err(|error| failed(&target.place, "taking note of a failover", error));
+        }
+        self.open_epoch(target, epoch, 0, false).await.map(drop)
+    }
+
+    /// Says in which epoch the store is then.
+    pub(super) async fn open_epoch(
+        &self,
+        target: &Target,
+        instead_of: Epoch,
+        above: u64,
+        dead: bool,
+    ) -> Result<Epoch, StoreError> {
+        use super::calls::{bits, number, truth};
+        let max_ttl = i64::try_from(target.options.max_ttl.as_micros()).unwrap_or(i64::MAX);
+        let above = i64::try_from(above).unwrap_or(i64::MAX);
+        let parameters = vec![
+            bits(instead_of.value()),
+            bits(Epoch::draw()?.value()),
+            number(above),
+            truth(dead),
+            number(max_ttl),
+        ];
+        let rows = self
+            .ask(target, Call::OpenEpoch, parameters, target.options.timeout)
+            .await
+            .map_err(|error| failed(&target.place, "opening an epoch", error))?;
+        let bits = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+        answer::epoch(&target.place, bits.unwrap_or(0))
+    }
+
+    /// Sends a statement and waits for its end. `left` is for all of it; a lock is waited for a little less, so that the
+    /// server says that it was not done before nobody knows.
+    pub(super) async fn ask(
+        &self,
+        target: &Target,
+        call: Call,
+        mut parameters: Vec<Parameter>,
+        left: Duration,
+    ) -> Result<Vec<Row>, Error> {
+        if call.locks() {
+            let millis = left.mul_f64(0.8).as_millis().max(1);
+            parameters.push(super::calls::small(i32::try_from(millis).unwrap_or(i32::MAX)));
+        }
+        self.unsynced.store(false, Ordering::Release);
+        let text = target.calls.text(call);
+        if !self.direct {
+            let typed: Vec<(&(dyn ToSql + Sync), Type)> =
+                parameters.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect();
+            return self.client.query_typed(text, &typed).await;
+        }
+        let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&call).cloned();
+        let statement = match known {
+            Some(statement) => statement,
+            None => {
+                let types: Vec<Type> = parameters.iter().map(|(_, of)| of.clone()).collect();
+                let statement = self.client.prepare_typed(text, &types).await?;
+                let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+                prepared.insert(call, statement.clone());
+                statement
+            }
+        };
+        let values: Vec<&(dyn ToSql + Sync)> =
+            parameters.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync)).collect();
+        self.client.query(&statement, &values).await
+    }
+
+    /// The last answer is not where the server was set to have it before it answers.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.unsynced.load(Ordering::Acquire)
+    }
+}
+
+fn too_late(target: &Target) -> StoreError {
+    let message = format!("{} did not answer within {:?}", target.place, target.options.connect_timeout);
+    StoreError::new(ErrorKind::Unreachable, message).nothing_changed()
+}

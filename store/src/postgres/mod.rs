@@ -1,0 +1,21 @@
+//! Leases on a PostgreSQL server: the decisions are functions in the database, called with one statement each.
+//!
+//! `sql/` holds the tables and the functions, `calls` the statements that name them; `link` is one connection, `pool`
+//! the few there are, `store` puts both behind the trait.
+
+mod answer;
+mod calls;
+mod doctor;
+mod driver;
+mod failure;
+mod link;
+mod options;
+mod passwords;
+mod pool;
+mod schema;
+mod store;
+mod tls;
+mod url;
+
+pub use options::PostgresOptions;
+pub use store::PostgresStore;

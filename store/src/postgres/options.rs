@@ -1,0 +1,201 @@
+//! How a server is used.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{Clock, ErrorKind, StoreError};
+
+/// The longest `max_ttl` that a store can be given.
+const MOST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// No wait is longer than the server can count in milliseconds.
+const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// How a PostgreSQL server is used. [`PostgresStore::open`](crate::PostgresStore::open) takes them from a URL.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    pub(super) schema: String,
+    pub(super) timeout: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) history: Option<u32>,
+    pub(super) connections: u16,
+    pub(super) pooler: bool,
+    pub(super) trust_failover: bool,
+    pub(super) verify: bool,
+    pub(super) root_cert: Option<PathBuf>,
+    pub(super) here: Here,
+}
+
+/// The caller's own clock.
+#[derive(Clone)]
+pub(super) struct Here(Arc<dyn Clock>);
+
+impl Here {
+    pub(super) fn now(&self) -> Duration {
+        self.0.now()
+    }
+}
+
+impl fmt::Debug for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Here({:?})", self.now())
+    }
+}
+
+/// A clock that goes on while the machine sleeps.
+struct SinceBoot;
+
+impl Clock for SinceBoot {
+    fn now(&self) -> Duration {
+        let now = clock_gettime(ClockId::Boottime);
+        let (seconds, nanos) =
+            (u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0));
+        Duration::new(seconds, nanos)
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn identity(&self) -> String {
+        String::new()
+    }
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            schema: "lease_machines".to_owned(),
+            timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(5),
+            max_ttl: Duration::from_secs(24 * 3600),
+            history: Some(100),
+            connections: 8,
+            pooler: false,
+            trust_failover: false,
+            verify: false,
+            root_cert: None,
+            here: Here(Arc::new(SinceBoot)),
+        }
+    }
+}
+
+impl PostgresOptions {
+    /// The schema that the tables and functions are in (`lease_machines`).
+    #[must_use]
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Every request ends after this long (5 s).
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// A connection that is not there after this long is given up (5 s); never longer than the request that needs it.
+    #[must_use]
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The longest ttl that is granted (24 h; at most 365 days). The same for all who use the store: after a loss of
+    /// history, nothing is granted for so long.
+    #[must_use]
+    pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// How many holds of each resource are remembered, a few more at times (100); `None` keeps no history.
+    #[must_use]
+    pub const fn history(mut self, holds: Option<u32>) -> Self {
+        self.history = holds;
+        self
+    }
+
+    /// How many connections there are at most (8). Each waits for its own commit: several of them share one.
+    #[must_use]
+    pub const fn connections(mut self, connections: u16) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// There is a pooler in front of the server, such as PgBouncer in transaction mode: no statement is given a name.
+    /// Where this is not said, a pooler is found out by what it does to a connection's start.
+    #[must_use]
+    pub const fn pooler(mut self, pooler: bool) -> Self {
+        self.pooler = pooler;
+        self
+    }
+
+    /// A server that was promoted has everything that its predecessor answered, since that waited for it
+    /// (`synchronous_standby_names`): its new timeline is no loss of history.
+    #[must_use]
+    pub const fn trust_failover(mut self, trust: bool) -> Self {
+        self.trust_failover = trust;
+        self
+    }
+
+    /// The server's certificate is verified, against the system's authorities (as `sslmode=verify-full`).
+    #[must_use]
+    pub const fn verify_certificate(mut self, verify: bool) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// The server's certificate is verified against the authorities in this PEM file.
+    #[must_use]
+    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.root_cert = Some(file.into());
+        self.verify = true;
+        self
+    }
+
+    /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
+    /// The server decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.here = Here(clock);
+        self
+    }
+
+    /// The options, where they are in range.
+    pub(super) fn checked(self) -> Result<Self, StoreError> {
+        let wrong = |message: String| Err(StoreError::new(ErrorKind::Configuration, message));
+        let milli = Duration::from_millis(1);
+        if self.max_ttl < milli || self.max_ttl > MOST_TTL {
+            return wrong(format!("max_ttl is from 1ms to 365d, found {:?}", self.max_ttl));
+        }
+        for (name, span) in [("timeout", self.timeout), ("connect_timeout", self.connect_timeout)] {
+            if span < milli || span > LONGEST_TIMEOUT {
+                return wrong(format!("{name} is from 1ms to {LONGEST_TIMEOUT:?}, found {span:?}"));
+            }
+        }
+        if self.connections == 0 {
+            return wrong("a store has at least one connection, found 0".to_owned());
+        }
+        if self.schema.is_empty() || self.schema.len() > 63 || self.schema.contains('\0') {
+            return wrong(format!("a schema's name has 1 to 63 bytes, found {:?}", self.schema));
+        }
+        Ok(self)
+    }
+
+    /// The schema's name as it stands in a statement.
+    pub(super) fn quoted_schema(&self) -> String {
+        format!("\"{}\"", self.schema.replace('"', "\"\""))
+    }
+
+    /// How many holds are kept, for the functions: 0 for none.
+    pub(super) fn keep(&self) -> i32 {
+        self.history.map_or(0, |holds| i32::try_from(holds).unwrap_or(i32::MAX))
+    }
+}

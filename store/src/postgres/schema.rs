@@ -1,0 +1,113 @@
+//! The tables and functions, and how a database comes to have them.
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::failure::failed;
+use super::link::{Link, Target};
+use crate::{ErrorKind, Migration, StoreError};
+
+/// The version of the tables that this program writes. A later version that still admits programs of this one
+/// (`usable_by`) may add tables, columns with a default, and functions with a greater number at their end.
+pub(super) const VERSION: i32 = 1;
+
+const TABLES: &str = include_str!("sql/tables.sql");
+const FUNCTIONS: &str = include_str!("sql/functions.sql");
+const FIRST: &str = include_str!("sql/first.sql");
+const GRANTS: &str = include_str!("sql/grants.sql");
+
+/// Of fifty migrates at once the first does it. The number means nothing; other programs have others.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(5499238160278634341);\n";
+
+/// All that a migrate carries out, as one transaction, and the rights that a role needs, as comments.
+pub(super) fn migration(quoted_schema: &str) -> String {
+    let script = format!(
+        "BEGIN;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{FIRST}\nCOMMIT;\n\n{GRANTS}"
+    );
+    script.replace("{schema}", quoted_schema).replace("{version}", &VERSION.to_string())
+}
+
+/// What a new connection looks at: its tag, who may use the tables, the epoch, and whether the server's history is the
+/// one that the epoch was opened on.
+pub(super) fn greeting(quoted_schema: &str) -> String {
+    format!(
+        "SELECT current_setting('lease_machines.tag', true), s.usable_by, s.epoch, \
+         s.timeline = {quoted_schema}.lease_timeline_1() AND s.system_identifier = c.system_identifier \
+         FROM {quoted_schema}.lease_store AS s, pg_control_system() AS c"
+    )
+}
+
+/// A failover of which the operator said that it loses nothing.
+pub(super) fn acknowledge(quoted_schema: &str) -> String {
+    format!(
+        "UPDATE {quoted_schema}.lease_store AS s SET timeline = {quoted_schema}.lease_timeline_1(), \
+         system_identifier = c.system_identifier FROM pg_control_system() AS c"
+    )
+}
+
+/// Adds the tables where they are missing.
+pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
+    let (link, _) = Link::open(target).await?;
+    let client = link.client();
+    let found = version(target, client).await?;
+    if found.is_some_and(|found| found >= VERSION) {
+        return Ok(Migration::UpToDate);
+    }
+    encoding(target, client).await?;
+    let script = migration(&target.options.quoted_schema());
+    client.batch_execute(&script).await.map_err(|error| failed(&target.place, "setting up", error))?;
+    version(target, client).await?;
+    Ok(Migration::SetUp)
+}
+
+/// The version of the tables, if they are there.
+async fn version(target: &Target, client: &Client) -> Result<Option<i32>, StoreError> {
+    let schema = target.options.quoted_schema();
+    let doing = "looking for the tables";
+    let error = |error| failed(&target.place, doing, error).nothing_changed();
+    let table = format!("{schema}.lease_store");
+    let rows = client
+        .query_typed("SELECT to_regclass($1) IS NOT NULL", &[(&table, Type::TEXT)])
+        .await
+        .map_err(error)?;
+    if !rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
+        return Ok(None);
+    }
+    let rows = client
+        .query_typed(&format!("SELECT version, usable_by FROM {schema}.lease_store"), &[])
+        .await
+        .map_err(error)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (version, usable_by): (i32, i32) =
+        row.try_get(0).and_then(|version| Ok((version, row.try_get(1)?))).map_err(error)?;
+    if usable_by > VERSION {
+        return Err(StoreError::new(
+            ErrorKind::Schema,
+            format!(
+                "{} has tables of version {version}, usable by programs of version {usable_by} or later; this program \
+                 knows version {VERSION}. Use a newer one",
+                target.place
+            ),
+        ));
+    }
+    Ok(Some(version))
+}
+
+/// Labels are any UTF-8; a database in another encoding cannot keep them all.
+async fn encoding(target: &Target, client: &Client) -> Result<(), StoreError> {
+    let rows = client
+        .query_typed("SELECT current_setting('server_encoding')", &[])
+        .await
+        .map_err(|error| failed(&target.place, "looking at the encoding", error).nothing_changed())?;
+    let found: String = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or_default();
+    if matches!(found.as_str(), "UTF8" | "SQL_ASCII") {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        ErrorKind::Configuration,
+        format!(
+            "the database of {} is in {found}, expected UTF8: labels can be in any language",
+            target.place
+        ),
+    ))
+}

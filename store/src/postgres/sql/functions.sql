@@ -1,0 +1,583 @@
+-- The decisions. Each is the core's, made on one version of the resource's row, in this order: lock the row, read what
+-- holds for the store, read the clock, decide, write. A name without a row has nothing to lock, so that whoever may have
+-- to write it makes an empty row first; one that stays empty is taken away again.
+--
+-- The number at the end of a name is the version of its meaning: a later program brings others beside them.
+
+-- What a decision reads the clock by. It is not now(): that stands still since the transaction began.
+CREATE OR REPLACE FUNCTION {schema}.lease_clock_1() RETURNS bigint LANGUAGE sql VOLATILE AS $lease$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$lease$;
+
+-- Changes when a server is promoted, or set back to an earlier time.
+CREATE OR REPLACE FUNCTION {schema}.lease_timeline_1() RETURNS integer LANGUAGE sql VOLATILE AS $lease$
+    SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
+$lease$;
+
+DO $lease$ BEGIN
+    CREATE TYPE {schema}.lease_answer_1 AS (
+        code text,
+        epoch bigint,
+        -- Of the grant, or the one that was burnt.
+        token bigint,
+        -- What remains of the grant, of what is held back, or until grants begin.
+        remaining bigint,
+        -- The epoch of a lease that another one has ended.
+        believed bigint,
+        -- The caller's token shows that history was lost.
+        rewound boolean,
+        holder bigint,
+        holder_token bigint,
+        holder_for bigint,
+        holder_remaining bigint,
+        holder_retained boolean,
+        holder_label text,
+        holder_identity text,
+        vacated_token bigint,
+        vacated_owner bigint,
+        vacated_how integer,
+        end_token bigint,
+        end_owner bigint,
+        end_label text,
+        end_once text,
+        end_at bigint
+    );
+EXCEPTION WHEN duplicate_object THEN NULL;
+END $lease$;
+
+-- Whoever holds the resource, or vacated it, beside the reason for which nothing was done.
+CREATE OR REPLACE FUNCTION {schema}.lease_refusal_1(
+    INOUT answer {schema}.lease_answer_1, r {schema}.lease_row, at bigint, reason text
+) LANGUAGE plpgsql AS $lease$
+BEGIN
+    answer.code := reason;
+    IF r.token IS NULL THEN
+        answer.vacated_token := r.vacated_token;
+        answer.vacated_owner := r.vacated_owner;
+        answer.vacated_how := r.vacated_how;
+    ELSIF at < r.expires_at THEN
+        answer.holder := r.owner;
+        answer.holder_token := r.token;
+        answer.holder_for := at - r.granted_at;
+        answer.holder_remaining := r.expires_at - at;
+        answer.holder_retained := r.retained;
+        answer.holder_label := r.label;
+        answer.holder_identity := r.identity;
+    END IF;
+END $lease$;
+
+-- Adds a hold that has ended, unless its end is told already, and now and then forgets the oldest beyond `keep`.
+-- The outcomes and results are numbered as in the program.
+CREATE OR REPLACE FUNCTION {schema}.lease_remember_1(
+    r {schema}.lease_row, ended bigint, how integer, result integer, why text, keep integer
+) RETURNS void LANGUAGE plpgsql AS $lease$
+BEGIN
+    IF keep = 0 OR r.token IS NULL OR r.retained THEN
+        RETURN;
+    END IF;
+    INSERT INTO {schema}.lease_history AS h
+    VALUES (r.name, r.token, r.owner, r.label, r.identity, r.granted_at, r.renewed_at, r.renewals, ended, how, result, why)
+    ON CONFLICT DO NOTHING;
+    IF r.holds % 16 = 0 THEN
+        DELETE FROM {schema}.lease_history AS h WHERE h.name = r.name AND h.token <= (
+            SELECT o.token FROM {schema}.lease_history AS o WHERE o.name = r.name ORDER BY o.token DESC LIMIT 1 OFFSET keep);
+    END IF;
+END $lease$;
+
+-- The last token, the next one being greater; 9223372036854775807 where there is none.
+CREATE OR REPLACE FUNCTION {schema}.lease_last_1(r {schema}.lease_row, s {schema}.lease_store, wall bigint)
+RETURNS bigint LANGUAGE plpgsql AS $lease$
+DECLARE
+    pruned bigint;
+BEGIN
+    IF r.last_issued > 0 THEN
+        RETURN greatest(r.last_issued, s.floor);
+    END IF;
+    -- Held to the commit: a prune that raises the floor comes before this grant or after it, never in its middle.
+    LOCK TABLE {schema}.lease_floor IN ROW SHARE MODE;
+    SELECT f.floor INTO STRICT pruned FROM {schema}.lease_floor AS f;
+    RETURN greatest(wall, s.floor, pruned);
+END $lease$;
+
+-- What is told must be on the disk before it is told, however lax the server is set; what was only looked at need not.
+CREATE OR REPLACE FUNCTION {schema}.lease_durable_1(wrote boolean) RETURNS void LANGUAGE plpgsql AS $lease$
+BEGIN
+    IF NOT wrote THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    ELSIF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $lease$;
+
+CREATE OR REPLACE FUNCTION {schema}.lease_acquire_1(
+    p_name bytea, p_owner bigint, p_ttl bigint, p_attempt bigint, p_epoch bigint, p_label text, p_identity text,
+    p_once text, p_again boolean, p_keep integer, p_wait integer
+) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
+DECLARE
+    s {schema}.lease_store;
+    r {schema}.lease_row;
+    answer {schema}.lease_answer_1;
+    made boolean := false;
+    wrote boolean := false;
+    wall bigint;
+    at bigint;
+    last bigint;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    LOOP
+        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0)
+        ON CONFLICT DO NOTHING RETURNING * INTO r;
+        made := FOUND;
+        EXIT WHEN made;
+    END LOOP;
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
+    wall := {schema}.lease_clock_1();
+    at := greatest(wall, r.observed);
+    answer.epoch := s.epoch;
+    IF s.timeline <> {schema}.lease_timeline_1() THEN
+        answer.code := 'lost';
+    ELSIF p_epoch <> s.epoch THEN
+        answer.code := 'new epoch';
+        answer.believed := p_epoch;
+    ELSIF p_once IS NOT NULL AND EXISTS (
+        SELECT FROM {schema}.lease_done AS d WHERE d.name = p_name AND d.once = p_once
+    ) THEN
+        answer.code := 'done';
+        SELECT d.token, d.owner, d.label, d.once, d.at
+        INTO answer.end_token, answer.end_owner, answer.end_label, answer.end_once, answer.end_at
+        FROM {schema}.lease_done AS d WHERE d.name = p_name AND d.once = p_once;
+    ELSIF EXISTS (SELECT FROM {schema}.lease_withdrawn AS w WHERE w.name = p_name AND w.owner = p_owner) THEN
+        answer.code := 'withdrawn';
+    ELSIF r.owner = p_owner AND p_attempt <= r.attempt THEN
+        -- A doubled or delayed request: it is told what its owner already has, or that it is too late.
+        IF r.token IS NULL OR r.epoch <> s.epoch OR r.retained THEN
+            answer.code := 'answered before';
+        ELSIF at < r.expires_at THEN
+            answer.code := 'granted';
+            answer.token := r.token;
+            answer.remaining := r.expires_at - at;
+        ELSE
+            -- The answer says that the lease is over: that has to stay so.
+            answer.code := 'run out';
+            wrote := true;
+            UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
+            PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+        END IF;
+    ELSIF p_ttl <= 0 THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'invalid ttl');
+    ELSIF r.token IS NOT NULL AND at < r.expires_at AND NOT (p_again AND r.owner = p_owner AND NOT r.retained) THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'occupied');
+    ELSE
+        last := {schema}.lease_last_1(r, s, wall);
+        IF last = 9223372036854775807 THEN
+            answer := {schema}.lease_refusal_1(answer, r, at, 'exhausted');
+        ELSIF at < s.grants_from THEN
+            answer.code := 'held back';
+            answer.remaining := s.grants_from - at;
+        ELSE
+            answer.code := 'granted';
+            answer.token := last + 1;
+            answer.remaining := p_ttl;
+            wrote := true;
+            UPDATE {schema}.lease_row AS t SET
+                last_issued = last + 1, observed = at, owner = p_owner, attempt = p_attempt, token = last + 1,
+                granted_at = at, expires_at = at + p_ttl, epoch = s.epoch, retained = false,
+                label = p_label, identity = p_identity, renewed_at = at, renewals = 0, holds = t.holds + 1
+            WHERE t.name = p_name;
+            IF r.token IS NOT NULL THEN
+                IF at < r.expires_at THEN
+                    PERFORM {schema}.lease_remember_1(r, at, 5, 0, NULL, p_keep);
+                ELSE
+                    PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+                END IF;
+            END IF;
+        END IF;
+    END IF;
+    IF made AND NOT wrote THEN
+        DELETE FROM {schema}.lease_row AS t WHERE t.name = p_name;
+    END IF;
+    PERFORM {schema}.lease_durable_1(wrote);
+    RETURN answer;
+END $lease$;
+
+-- Whether the caller's lease may be looked at at all, and whether its token shows that history was lost.
+CREATE OR REPLACE FUNCTION {schema}.lease_usable_1(
+    INOUT answer {schema}.lease_answer_1, r {schema}.lease_row, s {schema}.lease_store,
+    p_name bytea, p_owner bigint, p_token bigint, p_epoch bigint, wall bigint
+) LANGUAGE plpgsql AS $lease$
+BEGIN
+    answer.epoch := s.epoch;
+    answer.rewound := false;
+    IF s.timeline <> {schema}.lease_timeline_1() THEN
+        answer.code := 'lost';
+    ELSIF p_epoch <> s.epoch THEN
+        answer.code := 'new epoch';
+        answer.believed := p_epoch;
+    ELSIF r.token = p_token AND r.owner = p_owner AND r.epoch <> s.epoch THEN
+        -- Also for a caller who does not say which one it believes in.
+        answer.code := 'new epoch';
+        answer.believed := r.epoch;
+    ELSIF p_epoch IS NOT NULL AND p_token > greatest(r.last_issued, s.floor) AND p_token <= wall + 31536000000000 THEN
+        answer.rewound :=
+            p_token > (SELECT f.floor FROM {schema}.lease_floor AS f)
+            -- Owners are drawn for every hold: one that is shown under another name was not lost.
+            AND NOT EXISTS (SELECT FROM {schema}.lease_row AS t WHERE t.owner = p_owner AND t.token = p_token)
+            AND NOT EXISTS (
+                SELECT FROM {schema}.lease_row AS t WHERE t.vacated_owner = p_owner AND t.vacated_token = p_token);
+    END IF;
+END $lease$;
+
+-- `p_skip`: a row that somebody has locked is not waited for; the answer is then 'locked'.
+CREATE OR REPLACE FUNCTION {schema}.lease_renew_1(
+    p_name bytea, p_owner bigint, p_token bigint, p_ttl bigint, p_epoch bigint, p_skip boolean, p_keep integer,
+    p_wait integer
+) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
+DECLARE
+    s {schema}.lease_store;
+    r {schema}.lease_row;
+    answer {schema}.lease_answer_1;
+    wrote boolean := false;
+    wall bigint;
+    at bigint;
+    until bigint;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    IF p_skip THEN
+        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (SELECT FROM {schema}.lease_row AS t WHERE t.name = p_name) THEN
+            answer.code := 'locked';
+            RETURN answer;
+        END IF;
+    ELSE
+        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+    END IF;
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
+    wall := {schema}.lease_clock_1();
+    at := greatest(wall, r.observed);
+    answer := {schema}.lease_usable_1(answer, r, s, p_name, p_owner, p_token, p_epoch, wall);
+    IF answer.code IS NOT NULL THEN
+        NULL;
+    ELSIF r.retained AND r.token = p_token AND p_ttl > 0 THEN
+        -- It was released; nothing extends it, whatever was in flight.
+        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
+        answer.vacated_token := r.vacated_token;
+        answer.vacated_owner := r.vacated_owner;
+        answer.vacated_how := r.vacated_how;
+    ELSIF p_ttl <= 0 THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'invalid ttl');
+    ELSIF r.token IS NULL THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
+    ELSIF r.owner <> p_owner THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'wrong owner');
+    ELSIF r.token <> p_token THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'stale token');
+    ELSIF at >= r.expires_at THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'expired');
+        wrote := true;
+        UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
+        PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+    ELSE
+        until := greatest(at + p_ttl, r.expires_at);
+        answer.code := 'renewed';
+        answer.token := p_token;
+        answer.remaining := until - at;
+        wrote := true;
+        UPDATE {schema}.lease_row AS t SET
+            observed = at, expires_at = until, renewed_at = at, renewals = t.renewals + 1
+        WHERE t.name = p_name;
+    END IF;
+    IF NOT p_skip THEN
+        PERFORM {schema}.lease_durable_1(wrote);
+    END IF;
+    RETURN answer;
+END $lease$;
+
+-- One decision each, in the order of their names, so that two of these never wait for each other; `n` counts as asked.
+CREATE OR REPLACE FUNCTION {schema}.lease_renew_many_1(
+    p_names bytea[], p_owners bigint[], p_tokens bigint[], p_ttls bigint[], p_epochs bigint[], p_keep integer,
+    p_wait integer
+) RETURNS TABLE (n bigint, answer {schema}.lease_answer_1) LANGUAGE plpgsql AS $lease$
+DECLARE
+    asked record;
+BEGIN
+    PERFORM {schema}.lease_durable_1(true);
+    FOR asked IN
+        SELECT u.* FROM unnest(p_names, p_owners, p_tokens, p_ttls, p_epochs)
+            WITH ORDINALITY AS u (name, owner, token, ttl, epoch, n) ORDER BY u.name, u.n
+    LOOP
+        n := asked.n;
+        answer := {schema}.lease_renew_1(
+            asked.name, asked.owner, asked.token, asked.ttl, asked.epoch, true, p_keep, p_wait);
+        RETURN NEXT;
+    END LOOP;
+END $lease$;
+
+CREATE OR REPLACE FUNCTION {schema}.lease_release_1(
+    p_name bytea, p_owner bigint, p_token bigint, p_epoch bigint, p_result integer, p_once text, p_at_least bigint,
+    p_keep integer, p_wait integer
+) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
+DECLARE
+    s {schema}.lease_store;
+    r {schema}.lease_row;
+    answer {schema}.lease_answer_1;
+    wrote boolean := false;
+    wall bigint;
+    at bigint;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
+    wall := {schema}.lease_clock_1();
+    at := greatest(wall, r.observed);
+    answer := {schema}.lease_usable_1(answer, r, s, p_name, p_owner, p_token, p_epoch, wall);
+    IF answer.code IS NOT NULL THEN
+        NULL;
+    ELSIF r.vacated_token = p_token AND r.vacated_owner = p_owner AND r.vacated_how = 1 THEN
+        answer.code := 'already released';
+    ELSIF r.token IS NULL THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
+    ELSIF r.owner <> p_owner THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'wrong owner');
+    ELSIF r.token <> p_token THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'stale token');
+    ELSIF at >= r.expires_at THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'expired');
+        wrote := true;
+        UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
+        PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+    ELSE
+        wrote := true;
+        PERFORM {schema}.lease_remember_1(r, at, 1, p_result, NULL, p_keep);
+        IF p_result = 1 THEN
+            INSERT INTO {schema}.lease_good AS g VALUES (p_name, p_token, p_owner, r.label, p_once, wall)
+            ON CONFLICT (name) DO UPDATE SET
+                token = excluded.token, owner = excluded.owner, label = excluded.label, once = excluded.once,
+                at = excluded.at;
+            IF p_once IS NOT NULL THEN
+                INSERT INTO {schema}.lease_done AS d VALUES (p_name, p_once, p_token, p_owner, r.label, wall)
+                ON CONFLICT DO NOTHING;
+            END IF;
+        END IF;
+        IF r.granted_at + p_at_least > at THEN
+            -- Nobody else is to have it so soon: the lease runs on, with its work ended.
+            answer.code := 'retained';
+            answer.remaining := r.granted_at + p_at_least - at;
+            UPDATE {schema}.lease_row AS t SET
+                observed = at, expires_at = r.granted_at + p_at_least, retained = true,
+                vacated_token = p_token, vacated_owner = p_owner, vacated_how = 1
+            WHERE t.name = p_name;
+        ELSE
+            answer.code := 'released';
+            UPDATE {schema}.lease_row AS t SET
+                observed = at, token = NULL, retained = false, label = NULL, identity = NULL,
+                vacated_token = p_token, vacated_owner = p_owner, vacated_how = 1
+            WHERE t.name = p_name;
+        END IF;
+    END IF;
+    PERFORM {schema}.lease_durable_1(wrote);
+    RETURN answer;
+END $lease$;
+
+-- It locks the name also where that has no row, so that a first grant which it is to take away comes before or after it.
+CREATE OR REPLACE FUNCTION {schema}.lease_withdraw_1(
+    p_name bytea, p_owner bigint, p_keep integer, p_wait integer
+) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
+DECLARE
+    s {schema}.lease_store;
+    r {schema}.lease_row;
+    answer {schema}.lease_answer_1;
+    made boolean := false;
+    wall bigint;
+    at bigint;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    LOOP
+        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0)
+        ON CONFLICT DO NOTHING RETURNING * INTO r;
+        made := FOUND;
+        EXIT WHEN made;
+    END LOOP;
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
+    wall := {schema}.lease_clock_1();
+    at := greatest(wall, r.observed);
+    answer.epoch := s.epoch;
+    IF s.timeline <> {schema}.lease_timeline_1() THEN
+        answer.code := 'lost';
+    ELSIF r.token IS NOT NULL AND r.owner = p_owner AND NOT r.retained THEN
+        IF at < r.expires_at THEN
+            answer.code := 'released';
+            PERFORM {schema}.lease_remember_1(r, at, 4, 0, NULL, p_keep);
+            UPDATE {schema}.lease_row AS t SET
+                observed = at, token = NULL, label = NULL, identity = NULL,
+                vacated_token = r.token, vacated_owner = p_owner, vacated_how = 3
+            WHERE t.name = p_name;
+        ELSE
+            answer := {schema}.lease_refusal_1(answer, r, at, 'expired');
+            UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
+            PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+        END IF;
+    ELSIF r.vacated_owner = p_owner AND r.vacated_how <> 2 THEN
+        answer.code := 'already released';
+    ELSIF r.token IS NOT NULL THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'wrong owner');
+    ELSE
+        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
+    END IF;
+    IF answer.code <> 'lost' THEN
+        INSERT INTO {schema}.lease_withdrawn AS w VALUES (p_name, p_owner, wall)
+        ON CONFLICT (name, owner) DO UPDATE SET at = excluded.at;
+    END IF;
+    IF made THEN
+        DELETE FROM {schema}.lease_row AS t WHERE t.name = p_name;
+    END IF;
+    PERFORM {schema}.lease_durable_1(true);
+    RETURN answer;
+END $lease$;
+
+CREATE OR REPLACE FUNCTION {schema}.lease_revoke_1(
+    p_name bytea, p_expect bigint, p_reason text, p_keep integer, p_wait integer
+) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
+DECLARE
+    s {schema}.lease_store;
+    r {schema}.lease_row;
+    answer {schema}.lease_answer_1;
+    made boolean := false;
+    wrote boolean := false;
+    wall bigint;
+    at bigint;
+    last bigint;
+    burnt bigint;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    LOOP
+        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0)
+        ON CONFLICT DO NOTHING RETURNING * INTO r;
+        made := FOUND;
+        EXIT WHEN made;
+    END LOOP;
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
+    wall := {schema}.lease_clock_1();
+    at := greatest(wall, r.observed);
+    answer.epoch := s.epoch;
+    IF s.timeline <> {schema}.lease_timeline_1() THEN
+        answer.code := 'lost';
+    ELSIF p_expect IS NOT NULL AND r.token IS NULL THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
+    ELSIF p_expect <> r.token THEN
+        answer := {schema}.lease_refusal_1(answer, r, at, 'stale token');
+    ELSE
+        last := {schema}.lease_last_1(r, s, wall);
+        -- The lease is broken also where there is no token left to burn.
+        IF last = 9223372036854775807 THEN
+            answer.code := 'exhausted';
+        ELSE
+            burnt := last + 1;
+            answer.code := 'burnt';
+            answer.token := burnt;
+        END IF;
+        wrote := true;
+        UPDATE {schema}.lease_row AS t SET
+            last_issued = coalesce(burnt, last), observed = at, token = NULL, retained = false, label = NULL,
+            identity = NULL, holds = t.holds + 1,
+            -- The holder of what is held back had released it, and may ask again whether it did.
+            vacated_token = CASE WHEN r.token IS NULL OR r.retained THEN r.vacated_token ELSE r.token END,
+            vacated_owner = CASE WHEN r.token IS NULL OR r.retained THEN r.vacated_owner ELSE r.owner END,
+            vacated_how = CASE WHEN r.token IS NULL OR r.retained THEN r.vacated_how ELSE 2 END
+        WHERE t.name = p_name;
+        IF r.token IS NOT NULL AND NOT r.retained AND at < r.expires_at THEN
+            PERFORM {schema}.lease_remember_1(r, at, 3, 0, p_reason, p_keep);
+        ELSE
+            PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+            IF p_keep > 0 AND burnt IS NOT NULL THEN
+                INSERT INTO {schema}.lease_history AS h
+                VALUES (p_name, burnt, 0, NULL, NULL, wall, wall, 0, wall, 3, 0, p_reason) ON CONFLICT DO NOTHING;
+            END IF;
+        END IF;
+    END IF;
+    IF made AND NOT wrote THEN
+        DELETE FROM {schema}.lease_row AS t WHERE t.name = p_name;
+    END IF;
+    PERFORM {schema}.lease_durable_1(wrote);
+    RETURN answer;
+END $lease$;
+
+-- Forgets some of the resources that nobody has held for so long, and history as old; says whether there are more.
+CREATE OR REPLACE FUNCTION {schema}.lease_prune_1(p_older bigint, p_at_once integer, p_wait integer)
+RETURNS TABLE (resources bigint, history bigint, floor bigint, more boolean) LANGUAGE plpgsql AS $lease$
+DECLARE
+    -- The server need not be that old.
+    before bigint := greatest({schema}.lease_clock_1() - p_older, 0);
+    names bytea[];
+    greatest_token bigint;
+    removed bigint;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    PERFORM {schema}.lease_durable_1(true);
+    -- Every first grant takes this lock before it reads the floor, and keeps it to its commit.
+    LOCK TABLE {schema}.lease_floor IN EXCLUSIVE MODE;
+    SELECT array_agg(old.name), max(old.last_issued) INTO names, greatest_token FROM (
+        SELECT t.name, t.last_issued FROM {schema}.lease_row AS t
+        WHERE t.observed <= before AND (t.token IS NULL OR t.expires_at <= before)
+        LIMIT p_at_once FOR UPDATE SKIP LOCKED
+    ) AS old;
+    UPDATE {schema}.lease_floor AS f SET floor = greatest(f.floor, coalesce(greatest_token, 0))
+    RETURNING f.floor INTO floor;
+    DELETE FROM {schema}.lease_row AS t WHERE t.name = ANY (names);
+    GET DIAGNOSTICS resources = ROW_COUNT;
+    more := resources = p_at_once;
+    DELETE FROM {schema}.lease_history AS h WHERE (h.name, h.token) IN (
+        SELECT o.name, o.token FROM {schema}.lease_history AS o WHERE o.ends_at <= before LIMIT p_at_once);
+    GET DIAGNOSTICS history = ROW_COUNT;
+    more := more OR history = p_at_once;
+    DELETE FROM {schema}.lease_done AS d WHERE d.at <= before AND NOT EXISTS (
+        SELECT FROM {schema}.lease_good AS g WHERE g.name = d.name AND g.once = d.once);
+    -- An owner is drawn for one hold: none asks again after the longest ttl there is.
+    DELETE FROM {schema}.lease_withdrawn AS w WHERE w.at <= {schema}.lease_clock_1() - 31536000000000;
+    RETURN NEXT;
+END $lease$;
+
+-- Opens an epoch in place of `p_instead`; where the store is in another one by now, nothing happens. Says which it is in.
+CREATE OR REPLACE FUNCTION {schema}.lease_open_epoch_1(
+    p_instead bigint, p_epoch bigint, p_above bigint, p_dead boolean, p_max_ttl bigint, p_wait integer
+) RETURNS bigint LANGUAGE plpgsql AS $lease$
+DECLARE
+    s {schema}.lease_store;
+    wall bigint;
+    last bigint;
+    leap CONSTANT bigint := 4294967296;
+    most CONSTANT bigint := 9223372036854775807;
+BEGIN
+    PERFORM set_config('lock_timeout', p_wait::text, true);
+    PERFORM {schema}.lease_durable_1(true);
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t FOR UPDATE;
+    IF s.epoch <> p_instead THEN
+        RETURN s.epoch;
+    END IF;
+    wall := {schema}.lease_clock_1();
+    IF wall < 1767225600000000 THEN
+        RAISE EXCEPTION 'the clock of this server stands before 2026: no epoch is opened' USING ERRCODE = 'LM001';
+    END IF;
+    SELECT greatest(s.floor, (SELECT f.floor FROM {schema}.lease_floor AS f), coalesce(max(t.last_issued), 0))
+    INTO last FROM {schema}.lease_row AS t;
+    last := CASE WHEN last > most - leap THEN most ELSE last + leap END;
+    UPDATE {schema}.lease_store AS t SET
+        epoch = p_epoch,
+        floor = greatest(last, p_above, wall),
+        grants_from = CASE WHEN p_dead THEN 0 ELSE wall + p_max_ttl END,
+        system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c),
+        timeline = {schema}.lease_timeline_1();
+    INSERT INTO {schema}.lease_history AS h
+    SELECT t.name, t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, wall, 6, 0, NULL
+    FROM {schema}.lease_row AS t WHERE t.token IS NOT NULL AND wall < t.expires_at AND NOT t.retained
+    ON CONFLICT DO NOTHING;
+    IF p_dead THEN
+        UPDATE {schema}.lease_row AS t SET expires_at = wall WHERE t.token IS NOT NULL AND wall < t.expires_at;
+    END IF;
+    RETURN p_epoch;
+END $lease$;

@@ -1,0 +1,4 @@
+-- What a role that uses the store needs, and no more. Put its name in place of application:
+-- GRANT USAGE ON SCHEMA {schema} TO application;
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO application;
+-- GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO application;

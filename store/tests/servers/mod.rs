@@ -1,0 +1,6 @@
+//! Servers that a test starts for itself: from the machine's installed packages, on free ports, in a temporary folder.
+// Each test file uses its own part; helpers outside a #[test] function are tests all the same.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+pub mod guard;
+pub mod postgres;

@@ -1,0 +1,159 @@
+//! A PostgreSQL server.
+
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use super::guard::{Guarded, free_port};
+
+/// How long a server may take to come up; only a failure takes it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Server {
+    pub guarded: Guarded,
+    pub port: u16,
+}
+
+impl Server {
+    /// The one that the tests of a program share; each has schemas of its own. The guard ends it with the program.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(&[]))
+    }
+
+    /// A new one, with settings of its own beside those that matter here; it flushes its log as any other.
+    pub fn start(settings: &[&str]) -> Self {
+        let guarded = Guarded::folder("postgres");
+        let data = guarded.path().join("data");
+        let (data, socket) = (data.to_str().unwrap(), guarded.path().to_str().unwrap());
+        guarded.run(
+            &program("initdb"),
+            &[
+                "-D",
+                data,
+                "-U",
+                "lease",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+                "--no-instructions",
+            ],
+        );
+        let mut configuration = format!(
+            "listen_addresses = '127.0.0.1'\nunix_socket_directories = '{socket}'\nmax_connections = 200\n\
+             shared_buffers = 32MB\nlog_line_prefix = '%m [%p] %d '\nlc_messages = 'C'\n"
+        );
+        for setting in settings {
+            configuration.push_str(setting);
+            configuration.push('\n');
+        }
+        guarded.write("data/postgresql.auto.conf", &configuration);
+        // One role needs a password.
+        guarded.write(
+            "data/pg_hba.conf",
+            "local all all trust\nhost all guarded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n\
+             host replication all 127.0.0.1/32 trust\nlocal replication all trust\n",
+        );
+        let mut server = Self { guarded, port: 0 };
+        server.up();
+        server
+    }
+
+    /// Starts it where it does not run, on its port or a new one, and waits until it answers.
+    pub fn up(&mut self) {
+        if self.port == 0 {
+            self.port = free_port();
+        }
+        let (data, port) = (self.guarded.path().join("data"), self.port.to_string());
+        self.guarded.start(&program("postgres"), &["-D", data.to_str().unwrap(), "-p", &port], "INT");
+        let begun = Instant::now();
+        while self.try_sql("postgres", "SELECT 1").is_err() {
+            assert!(begun.elapsed() < PATIENCE, "the server does not answer: {}", self.guarded.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it as a crash does: nothing is written any more.
+    pub fn kill(&mut self) {
+        let pid = self.guarded.pid().unwrap();
+        let group = rustix::process::Pid::from_raw(pid).unwrap();
+        // The postmaster's children end when it is gone.
+        rustix::process::kill_process(group, rustix::process::Signal::KILL).unwrap();
+        self.guarded.stop();
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            assert!(begun.elapsed() < PATIENCE, "it still listens");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The URL of a schema in it, over TCP.
+    pub fn url(&self, schema: &str) -> String {
+        format!("postgres://lease@127.0.0.1:{}/postgres?schema={schema}", self.port)
+    }
+
+    /// A schema with a store in it, and its URL.
+    pub fn fresh(&self) -> (String, String) {
+        let schema = fresh_name();
+        let url = self.url(&schema);
+        lease_machines_store::migrate(&url).unwrap();
+        (schema, url)
+    }
+
+    /// Runs statements, and gives the first column of what they answer.
+    #[track_caller]
+    pub fn sql(&self, text: &str) -> Vec<String> {
+        self.try_sql("postgres", text).unwrap()
+    }
+
+    pub fn try_sql(&self, database: &str, text: &str) -> Result<Vec<String>, tokio_postgres::Error> {
+        runtime().block_on(async {
+            let client = self.client(database).await?;
+            let messages = client.simple_query(text).await?;
+            Ok(messages
+                .iter()
+                .filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+                    _ => None,
+                })
+                .collect())
+        })
+    }
+
+    /// A connection of the test's own, driven by [`runtime`].
+    pub async fn client(&self, database: &str) -> Result<Client, tokio_postgres::Error> {
+        let to = format!("host=127.0.0.1 port={} user=lease dbname={database}", self.port);
+        let (client, connection) = tokio_postgres::connect(&to, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+}
+
+/// What the tests' own connections run on.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap())
+}
+
+/// The name of a schema that nobody else uses.
+pub fn fresh_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("t{}", COUNT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// A program of the newest PostgreSQL that is installed.
+pub fn program(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
+    let path = newest.map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin/{name}")));
+    path.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from(name))
+}
