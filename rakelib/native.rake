@@ -2,6 +2,7 @@
 
 # The gems that have the native half compiled already: one for each platform, with a binary for each minor version of Ruby.
 
+require "etc"
 require_relative "native/platform"
 
 SOURCES = FileList["Cargo.{toml,lock}", "{core,ffi}/Cargo.toml", "{core,ffi}/src/**/*.rs", "script/requirements.txt",
@@ -24,10 +25,7 @@ Platform::ALL.each do |platform|
 
   desc "Install the gem for #{platform.name} on machines that have nothing but a Ruby, and run the tests there"
   task "verify:native:#{platform.name}" => "native:#{platform.name}" do
-    ruby("-w", "test/package/native_gem.rb", platform.name, platform.gem_file(GEMSPEC.version))
-    # A suite takes minutes under emulation: there it is run once, and the other Rubies have the smoke test.
-    suites = platform.emulated? ? Platform::RUBIES.take(1) : Platform::RUBIES
-    Platform::RUBIES.each { |version| verify_native_gem(platform, version, suite: suites.include?(version)) }
+    verify_native_gems([platform])
   end
 end
 
@@ -35,7 +33,9 @@ desc "Build the gems for all platforms"
 task native: Platform::ALL.map { |platform| "native:#{platform.name}" }
 
 desc "Verify the gems for all platforms"
-task "verify:native" => Platform::ALL.map { |platform| "verify:native:#{platform.name}" }
+task "verify:native" => :native do
+  verify_native_gems(Platform::ALL)
+end
 
 def build_native_gem(platform)
   stage = "tmp/native/#{platform.name}"
@@ -70,31 +70,60 @@ end
 
 # The tests that are about the repository, and not about what is in the gem.
 NOT_OF_THE_GEM = %w[extconf release version].freeze
-# Those that load so much that the collector's tests would take minutes beside them.
-HEAVY = %w[documentation signature].freeze
+# Those that take longest: the collector's the longer the more is loaded, and the others load much. Each set has a process,
+# and the longest comes first.
+SETS = [%w[gc_stress], %w[documentation signature]].freeze
 
-def verify_native_gem(platform, version, suite:)
-  puts "\n#{platform.name}, Ruby #{version}"
+def verify_native_gems(platforms)
+  platforms.each do |platform|
+    ruby("-w", "-EUTF-8", "test/package/native_gem.rb", platform.name, platform.gem_file(GEMSPEC.version))
+  end
+  tests = Dir["test/*_test.rb"].map { |file| File.basename(file, "_test.rb") } - NOT_OF_THE_GEM
+  sets = [*SETS, tests - SETS.flatten]
+  machines = platforms.sort_by { |platform| platform.emulated? ? 0 : 1 }.flat_map do |platform|
+    Platform::RUBIES.each_with_index.flat_map do |version, index|
+      # A suite takes minutes under emulation: there it is run once, and the other Rubies have the smoke test.
+      suite = platform.emulated? && index.positive? ? [[]] : sets
+      suite.map { |names| [platform, version, names] }
+    end
+  end
+  in_parallel(machines) { |platform, version, names| try_native_gem(platform, version, names) }
+end
+
+# Installs the gem on an empty machine, and runs the smoke test and these tests.
+def try_native_gem(platform, version, names)
   gem = platform.gem_file(GEMSPEC.version)
   platform.on_empty_machine(version) do |folder, run|
-    mkdir_p ["#{folder}/home", "#{folder}/elsewhere"], verbose: false
+    mkdir_p ["#{folder}/home", "#{folder}/elsewhere", "#{folder}/suite/bench"], verbose: false
     cp [gem, "test/package/smoke.rb"], "#{folder}/elsewhere", verbose: false
     run.("elsewhere", "-S", "gem", "install", "--local", "--no-document", File.basename(gem))
     run.("elsewhere", "-w", "smoke.rb", "../home", GEMSPEC.version.to_s)
-    run_suite(folder, run, "../home/gems/#{File.basename(gem, ".gem")}") if suite
+    next if names.empty?
+
+    cp_r "test", "#{folder}/suite", verbose: false
+    cp "bench/ruby_model.rb", "#{folder}/suite/bench", verbose: false
+    # The tests that read the sources read those of the gem; what they load comes from where RubyGems has it.
+    %w[lib sig].each { |part| ln_s "../home/gems/#{File.basename(gem, ".gem")}/#{part}", "#{folder}/suite", verbose: false }
+    run.("suite", "-w", "-Itest", "-e", "ARGV.each { |name| require File.expand_path(name) }",
+         *names.map { |name| "test/#{name}_test.rb" })
   end
 end
 
-# The tests that read the sources read those of the gem; what they load comes from where RubyGems has it.
-def run_suite(folder, run, installed)
-  mkdir_p "#{folder}/suite/bench", verbose: false
-  cp_r "test", "#{folder}/suite", verbose: false
-  cp "bench/ruby_model.rb", "#{folder}/suite/bench", verbose: false
-  %w[lib sig].each { |part| ln_s "#{installed}/#{part}", "#{folder}/suite/#{part}", verbose: false }
-  tests = Dir["test/*_test.rb"].reject { |file| NOT_OF_THE_GEM.include?(file[/(\w+)_test/, 1]) }
-  tests.partition { |file| HEAVY.include?(file[/(\w+)_test/, 1]) }.each do |files|
-    run.("suite", "-w", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }", *files)
+# As many at once as there are processors; the first that fails ends it.
+def in_parallel(items)
+  queue = Queue.new(items).close
+  workers = Array.new(Etc.nprocessors) do
+    Thread.new do
+      Thread.current.report_on_exception = false
+      while (item = queue.pop)
+        yield item
+      end
+    rescue StandardError
+      queue.clear
+      raise
+    end
   end
+  workers.each(&:join)
 end
 
 CLEAN.include("tmp/native")

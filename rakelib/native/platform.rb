@@ -2,6 +2,7 @@
 
 require "English"
 require "fileutils"
+require "open3"
 require "tmpdir"
 
 # A platform that the gem is compiled for, on a machine that need not be of its kind: against Rubies that script/sysroot
@@ -68,15 +69,18 @@ class Platform
   def compiled = "#{BUILD}/build/#{@target}/release/liblease_machines_native.so"
 
   # Yields a folder of a machine that has nothing but this platform's Ruby, and a function that runs that Ruby, there, in
-  # a folder below it, with these arguments.
+  # a folder below it, with these arguments. What it printed is shown once it has ended: others may run beside it.
   def on_empty_machine(ruby)
     root = sysroot(ruby)
     Dir.mktmpdir("gem", File.join(root, "tmp")) do |folder|
       inside = folder.delete_prefix(root)
       environment = { "PATH" => "/usr/bin", "LANG" => "C.UTF-8", "HOME" => inside, "GEM_HOME" => "#{inside}/home" }
       yield folder, (lambda do |below, *arguments|
-        system(environment, *enter(root), *emulated(root), "/usr/bin/ruby", "-C", "#{inside}/#{below}", *arguments,
-               unsetenv_others: true) || raise("ruby #{arguments.join(" ")} failed on #{name}, Ruby #{ruby}")
+        output, status = Open3.capture2e(environment, *enter(root), *emulated(root), "/usr/bin/ruby", "-C",
+                                         "#{inside}/#{below}", *arguments, unsetenv_others: true)
+        $stdout.write("\n#{name}, Ruby #{ruby}: #{arguments.grep(%r{\A\w[\w./-]*\z}).join(" ")}\n#{output}")
+        $stdout.flush
+        raise "it failed on #{name}, Ruby #{ruby}: #{status}" unless status.success?
       end)
     end
   end
@@ -134,7 +138,13 @@ class Platform
     here = ENV.fetch("PATH").split(":").map { |folder| File.join(folder, @emulator) }.find { |file| File.executable?(file) }
     raise "#{@emulator} is missing: install qemu-user-static" unless here
 
-    FileUtils.cp(here, "#{root}/usr/bin/")
+    # At once, since others may be about to run it.
+    there = "#{root}/usr/bin/#{@emulator}"
+    unless File.exist?(there) && FileUtils.identical?(here, there)
+      copy = "#{there}-#{Process.pid}-#{Thread.current.object_id}"
+      FileUtils.cp(here, copy)
+      File.rename(copy, there)
+    end
     ["/usr/bin/#{@emulator}"]
   end
 end

@@ -10,7 +10,6 @@ require "rubygems/package"
 require "tmpdir"
 require_relative "../../rakelib/native/platform"
 
-Encoding.default_external = Encoding::UTF_8
 PLATFORM, GEM = ARGV.shift(2)
 
 class NativeGemTest < Minitest::Test
