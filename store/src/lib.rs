@@ -33,7 +33,7 @@ pub mod conformance;
 mod decide;
 mod duration;
 mod epoch;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
 mod error;
 mod event;
 mod fault;
@@ -45,13 +45,15 @@ mod open;
 mod owner;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 mod request;
 #[cfg(feature = "sqlite")]
 mod slot;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
 mod url;
 
 pub use answer::{
@@ -72,6 +74,8 @@ pub use open::{Migration, migrate, migration_sql, open, open_existing, open_mark
 pub use owner::fresh_owner;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisStore};
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Passed, SqliteFence, SqliteOptions, SqliteStore};

@@ -26,6 +26,7 @@ use crate::{Marks, Store, StoreError, StoreUrl};
 /// | URL | store |
 /// | --- | --- |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or `postgresql://…`) | a PostgreSQL server, set up by [`migrate`] and in no other way; connected to when it is first asked |
+/// | `redis://[[user]:password@]host[:port][/database]` | a Redis or Valkey server; `rediss://` with TLS; also `valkey://`, `valkeys://`; set up and connected to in the same way |
 ///
 /// | option of `postgres` | meaning (default) |
 /// | --- | --- |
@@ -39,7 +40,15 @@ use crate::{Marks, Store, StoreError, StoreUrl};
 /// | `sslmode=…`, `sslrootcert=FILE`, `passfile=FILE` | as everywhere with PostgreSQL; `allow` is `prefer`, `verify-ca` is `verify-full` |
 /// | `host=`, `port=`, `user=`, `dbname=`, `options=`, `application_name=`, `target_session_attrs=`, … | as the driver has them |
 ///
-/// A password comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`.
+/// | option of `redis` | meaning (default) |
+/// | --- | --- |
+/// | `namespace=NAME` | tells stores on one server apart (`default`) |
+/// | `timeout=5s` | every request ends after this long, connecting included (5s) |
+/// | `max_ttl=24h`, `history=N` or `off` | as above |
+/// | `replicas=N` | a decision counts when this many replicas have it, else it is *unknown* (0) |
+/// | `trust_failover=1` | a server that was promoted or restarted has all that was answered: no new epoch (0) |
+///
+/// A password for PostgreSQL comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`.
 ///
 /// # Errors
 ///
@@ -63,6 +72,9 @@ fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError>
     if is_postgres(url) {
         return postgres::open(url);
     }
+    if is_redis(url) {
+        return redis::open(url);
+    }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         "sqlite" => sqlite::open(&url, create),
@@ -80,6 +92,9 @@ pub fn migrate(url: &str) -> Result<Migration, StoreError> {
     if is_postgres(url) {
         return postgres::migrate(url);
     }
+    if is_redis(url) {
+        return redis::migrate(url);
+    }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
         "sqlite" => sqlite::migrate(&url),
@@ -95,6 +110,9 @@ pub fn migrate(url: &str) -> Result<Migration, StoreError> {
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     if is_postgres(url) {
         return postgres::migration_sql(url);
+    }
+    if is_redis(url) {
+        return redis::rights(url);
     }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
@@ -114,6 +132,9 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
 pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
     if is_postgres(url) {
         return postgres::marks(url);
+    }
+    if is_redis(url) {
+        return redis::marks(url);
     }
     let url = StoreUrl::parse(url)?;
     match url.scheme.as_str() {
@@ -188,6 +209,65 @@ mod postgres {
 
     pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
         Err(wrong("marks in PostgreSQL cannot be opened by URL yet: expected sqlite:PATH".to_owned()))
+    }
+}
+
+/// Such a URL is taken apart by the store alone: it may have a password in it, which no error may show.
+fn is_redis(url: &str) -> bool {
+    ["redis:", "rediss:", "valkey:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme))
+}
+
+#[cfg(not(feature = "redis"))]
+mod redis {
+    use std::sync::Arc;
+
+    use super::Migration;
+    use crate::url::wrong;
+    use crate::{Marks, Store, StoreError};
+
+    pub(super) fn open(_: &str) -> Result<Arc<dyn Store>, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn migrate(_: &str) -> Result<Migration, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn rights(_: &str) -> Result<String, StoreError> {
+        Err(left_out())
+    }
+
+    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
+        Err(left_out())
+    }
+
+    fn left_out() -> StoreError {
+        wrong("this program was built without the Redis store (its cargo feature `redis`)".to_owned())
+    }
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use std::sync::Arc;
+
+    use super::Migration;
+    use crate::url::wrong;
+    use crate::{Marks, RedisStore, Store, StoreError};
+
+    pub(super) fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(RedisStore::open(url)?))
+    }
+
+    pub(super) fn migrate(url: &str) -> Result<Migration, StoreError> {
+        RedisStore::open(url)?.migrate()
+    }
+
+    pub(super) fn rights(url: &str) -> Result<String, StoreError> {
+        RedisStore::open(url).map(|store| store.rights())
+    }
+
+    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
+        Err(wrong("marks in Redis cannot be opened by URL yet: expected sqlite:PATH".to_owned()))
     }
 }
 

@@ -20,7 +20,7 @@ pub struct StoreUrl {
 }
 
 /// The schemes that stores of this project have, for errors.
-const SCHEMES: &str = "sqlite:PATH, sqlite::memory: or postgres://USER@HOST/DATABASE";
+const SCHEMES: &str = "sqlite:PATH, sqlite::memory:, postgres://USER@HOST/DATABASE or redis://HOST";
 
 impl StoreUrl {
     /// Takes a URL apart.

@@ -11,11 +11,13 @@ mod vacate;
 
 pub(crate) use acquire::{Known, acquire};
 pub(crate) use renew::renew;
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+pub(crate) use row::micros;
 pub(crate) use row::{At, Effects, Held, Row, Write};
+#[cfg(feature = "sqlite")]
+pub(crate) use standing::greatest_believed;
 pub(crate) use standing::{Reason, Standing};
 pub(crate) use vacate::{release, revoke, withdraw};
-#[cfg(feature = "sqlite")]
-pub(crate) use {row::micros, standing::greatest_believed};
 
 use crate::{Epoch, StoreError};
 

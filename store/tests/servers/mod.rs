@@ -4,3 +4,4 @@
 
 pub mod guard;
 pub mod postgres;
+pub mod redis;

@@ -1,0 +1,320 @@
+//! What the scripts answer.
+
+use std::time::{Duration, SystemTime};
+
+use lease_machines::{FencingToken, OwnerId, Rejection};
+use redis::Value;
+
+use crate::{
+    Acquired, End, Epoch, ErrorKind, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Rejected,
+    Released, Renewed, ResourceName, Revoked, StoreError, Vacated, VacatedHow, WorkResult,
+};
+
+/// A script's answer, taken apart as far as all of them are alike.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) what: String,
+    pub(super) epoch: Epoch,
+    /// The bucket's decision counter.
+    pub(super) count: u64,
+    /// The caller knows of a grant that this history does not have.
+    pub(super) rewound: bool,
+    rest: Vec<Value>,
+}
+
+type Read<T> = Result<T, StoreError>;
+
+/// The text of a string.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn nonsense(found: &dyn std::fmt::Debug) -> StoreError {
+    StoreError::new(
+        ErrorKind::Unreachable,
+        format!("the server answered {found:.200?}, which no lease store does"),
+    )
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => text(value)?.parse().ok(),
+    }
+}
+
+fn array(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// Nothing was ever stored there, or all of it is gone.
+pub(super) fn not_set_up() -> StoreError {
+    StoreError::new(
+        ErrorKind::NotSetUp,
+        "the store was never set up there, or was wiped: set it up with `lease migrate`, once nobody acts under a \
+         lease of it any more",
+    )
+}
+
+/// What a script of another version stores.
+pub(super) fn other_version(found: &str) -> StoreError {
+    let message =
+        format!("the store is of version {found:?}, this program uses version {:?}", super::script::VERSION);
+    StoreError::new(ErrorKind::Schema, message)
+}
+
+impl Reply {
+    pub(super) fn read(value: Value) -> Read<Self> {
+        let Value::Array(mut parts) = value else { return Err(nonsense(&value)) };
+        let what = parts.first().and_then(text).unwrap_or_default();
+        if what == "none" {
+            return Err(not_set_up());
+        }
+        let epoch = parts.get(1).and_then(text).and_then(|epoch| epoch.parse().ok());
+        let (count, rewound) = (parts.get(2).and_then(number), parts.get(3).and_then(number));
+        let (Some(epoch), Some(count), Some(rewound)) = (epoch, count, rewound) else {
+            return Err(nonsense(&parts));
+        };
+        let rest = parts.split_off(4);
+        if what == "damaged" {
+            let why = rest.first().and_then(text).unwrap_or_default();
+            let message = format!("the store's data is damaged: {why}");
+            return Err(StoreError::new(ErrorKind::Damaged, message));
+        }
+        Ok(Self { what, epoch, count, rewound: rewound == 1, rest })
+    }
+
+    fn part<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<T> {
+        self.rest.get(index).and_then(read).ok_or_else(|| nonsense(self))
+    }
+
+    fn grant(&self) -> Read<Grant> {
+        Ok(Grant::new(self.part(0, token)?, self.part(1, micros)?, self.epoch))
+    }
+
+    fn rejected(&self) -> Read<Rejected> {
+        let reason = self.part(0, reason)?;
+        let occupant = self.optional(1, occupant)?;
+        Ok(Rejected::new(reason).with_occupant(occupant).with_vacated(self.optional(2, vacated)?))
+    }
+
+    fn optional<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<Option<T>> {
+        match self.rest.get(index) {
+            None | Some(Value::Nil) => Ok(None),
+            Some(value) => read(value).map(Some).ok_or_else(|| nonsense(self)),
+        }
+    }
+
+    /// The request was for another epoch than the store's, or the lease is of a former one.
+    fn epoch_is_over(&self, believed: Option<Epoch>) -> StoreError {
+        match believed {
+            Some(believed) => StoreError::new_epoch(believed, self.epoch),
+            None => StoreError::new(
+                ErrorKind::NewEpoch { current: self.epoch },
+                format!("the lease is of a former epoch, the store is in {}: it is lost", self.epoch),
+            ),
+        }
+    }
+
+    pub(super) fn acquired(&self, about: &crate::Claim) -> Read<Acquired> {
+        match self.what.as_str() {
+            "granted" => Ok(Acquired::Granted(self.grant()?)),
+            "done" => Ok(Acquired::AlreadyDone(self.part(0, end)?)),
+            "rejected" => Ok(Acquired::Rejected(self.rejected()?)),
+            "epoch" => Err(self.epoch_is_over(about.epoch)),
+            "superseded" => Err(StoreError::new(
+                ErrorKind::Superseded,
+                format!(
+                    "attempt {} of owner {} for {:?} comes too late: {}",
+                    about.attempt,
+                    about.owner,
+                    about.resource,
+                    self.part(0, text)?
+                ),
+            )),
+            "held back" => Err(StoreError::new(
+                ErrorKind::Busy,
+                format!(
+                    "the store's history was lost, and leases of it may still be held: nothing is granted for another {}, \
+                     unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
+                    crate::check::left(self.part(0, micros)?)
+                ),
+            )),
+            _ => Err(nonsense(self)),
+        }
+    }
+
+    pub(super) fn renewed(&self, believed: Option<Epoch>) -> Read<Renewed> {
+        match self.what.as_str() {
+            "renewed" => Ok(Renewed::Renewed(self.grant()?)),
+            "rejected" => Ok(Renewed::Rejected(self.rejected()?)),
+            "epoch" => Err(self.epoch_is_over(believed)),
+            _ => Err(nonsense(self)),
+        }
+    }
+
+    pub(super) fn released(&self, believed: Option<Epoch>) -> Read<Released> {
+        match self.what.as_str() {
+            "released" => Ok(Released::Released),
+            "retained" => Ok(Released::Retained(self.part(0, micros)?)),
+            "already" => Ok(Released::AlreadyReleased),
+            "rejected" => Ok(Released::Rejected(self.rejected()?)),
+            "epoch" => Err(self.epoch_is_over(believed)),
+            _ => Err(nonsense(self)),
+        }
+    }
+
+    pub(super) fn revoked(&self) -> Read<Revoked> {
+        match self.what.as_str() {
+            "burnt" => Ok(Revoked::Burnt(self.part(0, token)?)),
+            "rejected" => Ok(Revoked::Rejected(self.rejected()?)),
+            _ => Err(nonsense(self)),
+        }
+    }
+
+    pub(super) fn seen(&self, resource: ResourceName) -> Read<Inspection> {
+        inspection(self.epoch, resource, &self.rest).ok_or_else(|| nonsense(self))
+    }
+
+    pub(super) fn list(&self) -> Read<Vec<Inspection>> {
+        let read = |row: &Value| {
+            let (name, rest) = array(row)?.split_first()?;
+            inspection(self.epoch, ResourceName::new(text(name)?).ok()?, rest)
+        };
+        self.part(0, |rows| array(rows)?.iter().map(read).collect())
+    }
+
+    pub(super) fn holds(&self) -> Read<Vec<HistoryEntry>> {
+        self.part(0, |rows| array(rows)?.iter().map(hold).collect())
+    }
+
+    /// Resources and holds forgotten, and the bucket's floor.
+    pub(super) fn pruned(&self) -> Read<(u64, u64, u64)> {
+        Ok((self.part(0, number)?, self.part(1, number)?, self.part(2, number)?))
+    }
+
+    /// A yes or no.
+    pub(super) fn yes(&self) -> Read<bool> {
+        Ok(self.part(0, number)? == 1)
+    }
+}
+
+fn inspection(epoch: Epoch, resource: ResourceName, parts: &[Value]) -> Option<Inspection> {
+    let [last, who, gone, good] = parts else { return None };
+    let some = |value: &Value| !matches!(value, Value::Nil);
+    let mut inspection = Inspection::unseen(resource, epoch);
+    inspection.last_issued = token(last);
+    if some(who) {
+        inspection.occupant = Some(occupant(who)?);
+    }
+    if some(gone) {
+        inspection.vacated = Some(vacated(gone)?);
+    }
+    if some(good) {
+        inspection.last_good = Some(end(good)?);
+    }
+    Some(inspection)
+}
+
+fn token(value: &Value) -> Option<FencingToken> {
+    FencingToken::new(number(value)?)
+}
+
+fn owner(value: &Value) -> Option<OwnerId> {
+    u64::from_str_radix(&text(value)?, 16).ok().map(OwnerId::new)
+}
+
+fn micros(value: &Value) -> Option<Duration> {
+    number(value).map(Duration::from_micros)
+}
+
+fn wall(value: &Value) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(micros(value)?)
+}
+
+/// A text that may be missing is stored with a sign before it.
+#[allow(clippy::option_option)]
+fn optional(value: &Value) -> Option<Option<String>> {
+    let text = text(value)?;
+    Some(text.strip_prefix('=').map(str::to_owned))
+}
+
+fn reason(value: &Value) -> Option<Rejection> {
+    Some(match text(value)?.as_str() {
+        "Occupied" => Rejection::Occupied,
+        "Vacant" => Rejection::Vacant,
+        "WrongOwner" => Rejection::WrongOwner,
+        "StaleToken" => Rejection::StaleToken,
+        "Expired" => Rejection::Expired,
+        "InvalidTtl" => Rejection::InvalidTtl,
+        "TokensExhausted" => Rejection::TokensExhausted,
+        _ => return None,
+    })
+}
+
+fn occupant(value: &Value) -> Option<Occupant> {
+    let [who, under, held_for, remaining, kept, label, identity] = array(value)? else { return None };
+    let mut occupant = Occupant::new(owner(who)?, token(under)?, micros(held_for)?, micros(remaining)?);
+    occupant.retained = number(kept)? == 1;
+    occupant.label = optional(label)?;
+    occupant.identity = optional(identity)?;
+    Some(occupant)
+}
+
+fn vacated(value: &Value) -> Option<Vacated> {
+    let [under, who, how] = array(value)? else { return None };
+    let how = match text(how)?.as_str() {
+        "released" => VacatedHow::Released,
+        "revoked" => VacatedHow::Revoked,
+        "withdrawn" => VacatedHow::Withdrawn,
+        _ => return None,
+    };
+    Some(Vacated::new(token(under)?, owner(who)?, how))
+}
+
+fn end(value: &Value) -> Option<End> {
+    let [under, who, label, once, at] = array(value)? else { return None };
+    let mut end = End::new(token(under)?, owner(who)?, wall(at)?);
+    end.label = optional(label)?;
+    end.once = optional(once)?;
+    Some(end)
+}
+
+fn hold(value: &Value) -> Option<HistoryEntry> {
+    let [under, who, label, identity, granted, renewed, renewals, ends, how, result, reason] = array(value)?
+    else {
+        return None;
+    };
+    Some(HistoryEntry {
+        token: token(under)?,
+        owner: owner(who)?,
+        label: optional(label)?,
+        identity: optional(identity)?,
+        granted_at: wall(granted)?,
+        renewed_at: wall(renewed)?,
+        renewals: number(renewals)?,
+        ends_at: wall(ends)?,
+        outcome: match text(how)?.as_str() {
+            "held" => HoldOutcome::Held,
+            "released" => HoldOutcome::Released,
+            "revoked" => HoldOutcome::Revoked,
+            "withdrawn" => HoldOutcome::Withdrawn,
+            "rotated" => HoldOutcome::Rotated,
+            "lost" => HoldOutcome::EpochLost,
+            _ => HoldOutcome::Expired,
+        },
+        result: match text(result)?.as_str() {
+            "good" => WorkResult::Good,
+            "failed" => WorkResult::Failed,
+            _ => WorkResult::Unknown,
+        },
+        reason: optional(reason)?,
+    })
+}

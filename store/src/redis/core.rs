@@ -1,0 +1,254 @@
+//! What all calls of a store share: sending a request, and noticing that the server has lost history.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lease_machines::{FencingToken, OwnerId};
+use redis::Value;
+use tokio::time::Instant;
+
+use super::answer::{Reply, not_set_up, other_version, text};
+use super::link::{Link, Live, Standing, Target};
+use super::request::{Request, Requests, whole_micros};
+use super::script::{self, BUCKETS, EPOCH, VERSION};
+use super::{RedisOptions, server::Server};
+use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError};
+
+/// No store is set up, and no epoch opened, by a clock that stands before this: 2026-01-01, in microseconds. Its first
+/// tokens would lie below those of a store that it replaces.
+const EARLIEST_MICROS: u64 = 1_767_225_600_000_000;
+
+/// Tokens of a new epoch lie so far above one that somebody has seen: there may be more of them.
+const LEAP: u64 = 1 << 32;
+
+/// Buckets that are asked at once, where all are: others get their turn in between.
+const AT_ONCE: usize = 64;
+
+pub(super) struct Core {
+    pub(super) link: Link,
+    pub(super) requests: Requests,
+    pub(super) options: RedisOptions,
+    seen: Mutex<Seen>,
+}
+
+/// The greatest decision counters that this store has been told of, in an epoch. One that is lower afterwards shows that
+/// the server has lost what it answered.
+struct Seen {
+    epoch: Option<Epoch>,
+    counts: Vec<u64>,
+}
+
+impl Core {
+    pub(super) fn new(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
+        options.check()?;
+        let seen = Seen { epoch: None, counts: vec![0; BUCKETS] };
+        Ok(Self {
+            link: Link::new(target, &options),
+            requests: Requests::new(&options),
+            options,
+            seen: Mutex::new(seen),
+        })
+    }
+
+    /// The connection to a server that goes on with the store's history; where it does not, a new epoch is opened first.
+    pub(super) async fn ready(&self, deadline: Instant) -> Result<Live, StoreError> {
+        const TRIES: u32 = 3;
+        for _ in 0..TRIES {
+            let live = self.link.live(deadline).await?;
+            let Standing::Lost(epoch) = live.standing else { return Ok(live) };
+            self.open_epoch(&live, &Opening::new(epoch), deadline).await?;
+            self.link.forget(&live).await;
+        }
+        Err(StoreError::new(
+            ErrorKind::Unreachable,
+            format!("{} was restarted or promoted again and again", self.link.target),
+        )
+        .nothing_changed())
+    }
+
+    /// One request, and its answer.
+    pub(super) async fn ask(&self, request: &Request) -> Result<Reply, StoreError> {
+        let deadline = self.link.deadline();
+        let live = self.ready(deadline).await?;
+        self.ask_on(&live, request, deadline).await
+    }
+
+    pub(super) async fn ask_on(
+        &self,
+        live: &Live,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Reply, StoreError> {
+        let before = self.seen(request.bucket);
+        let reply = Reply::read(self.link.ask(live, &request.cmd, deadline).await?)?;
+        // Only against what was known before it was sent: answers overtake each other.
+        if let Some((epoch, count)) = before {
+            if epoch == reply.epoch && reply.count < count {
+                let new = self.open_epoch(live, &Opening::new(epoch), deadline).await?;
+                return Err(StoreError::new_epoch(epoch, new));
+            }
+        }
+        self.note(request.bucket, &reply);
+        Ok(reply)
+    }
+
+    fn seen(&self, bucket: usize) -> Option<(Epoch, u64)> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((seen.epoch?, seen.counts.get(bucket).copied()?))
+    }
+
+    fn note(&self, bucket: usize, reply: &Reply) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.epoch != Some(reply.epoch) {
+            seen.epoch = Some(reply.epoch);
+            seen.counts.fill(0);
+        }
+        if let Some(count) = seen.counts.get_mut(bucket) {
+            *count = reply.count.max(*count);
+        }
+    }
+
+    /// Asks for each of many requests; each has its own answer.
+    pub(super) async fn ask_each(
+        self: &Arc<Self>,
+        live: &Live,
+        requests: Vec<Request>,
+        deadline: Instant,
+    ) -> Vec<Result<Reply, StoreError>> {
+        let asked: Vec<_> = requests
+            .into_iter()
+            .map(|request| {
+                let (core, live) = (Arc::clone(self), live.clone());
+                tokio::spawn(async move { core.ask_on(&live, &request, deadline).await })
+            })
+            .collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            answers.push(answer.await.unwrap_or_else(|error| {
+                Err(StoreError::new(ErrorKind::Unreachable, "the request was given up").with_source(error))
+            }));
+        }
+        answers
+    }
+
+    /// Asks every bucket, some at a time.
+    pub(super) async fn ask_all(
+        self: &Arc<Self>,
+        request: impl Fn(usize) -> Request,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let mut replies = Vec::with_capacity(BUCKETS);
+        for first in (0..BUCKETS).step_by(AT_ONCE) {
+            let deadline = self.link.deadline();
+            let live = self.ready(deadline).await?;
+            let some = (first..(first + AT_ONCE).min(BUCKETS)).map(&request).collect();
+            for reply in self.ask_each(&live, some, deadline).await {
+                replies.push(reply?);
+            }
+        }
+        Ok(replies)
+    }
+
+    /// A caller has shown a token that its resource never had. Owners are drawn for every hold, so that one which is known
+    /// under another name was not lost: whoever shows it has the name wrong.
+    pub(super) async fn rewound(self: &Arc<Self>, lease: &LeaseRef, epoch: Epoch) -> Result<(), StoreError> {
+        if self.has_granted(lease.owner, lease.token).await? {
+            return Ok(());
+        }
+        let deadline = self.link.deadline();
+        let live = self.ready(deadline).await?;
+        let above = FencingToken::new(lease.token.value().saturating_add(LEAP).min(i64::MAX as u64));
+        let opening = Opening::new(epoch).with_tokens_above(above);
+        self.open_epoch(&live, &opening, deadline).await.map(drop)
+    }
+
+    async fn has_granted(self: &Arc<Self>, owner: OwnerId, token: FencingToken) -> Result<bool, StoreError> {
+        for reply in self.ask_all(|bucket| self.requests.granted(bucket, owner, token)).await? {
+            if reply.yes()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) async fn epoch(&self) -> Result<Epoch, StoreError> {
+        let deadline = self.link.deadline();
+        let live = self.ready(deadline).await?;
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(self.requests.keys.bucket(0)).arg("e");
+        let found = self.link.ask(&live, &cmd, deadline).await.map_err(StoreError::nothing_changed)?;
+        text(&found).and_then(|epoch| epoch.parse().ok()).ok_or_else(not_set_up)
+    }
+
+    /// Opens an epoch, and returns the one that the store is in afterwards.
+    pub(super) async fn open_epoch(
+        &self,
+        live: &Live,
+        opening: &Opening,
+        deadline: Instant,
+    ) -> Result<Epoch, StoreError> {
+        let above = opening.above.map_or(0, FencingToken::value);
+        let args = [
+            opening.instead_of.to_string(),
+            above.to_string(),
+            u8::from(opening.old_holders_are_dead).to_string(),
+        ];
+        let (_, epoch) = self.begin(live, "open", &args, deadline).await?;
+        Ok(epoch)
+    }
+
+    pub(super) async fn migrate(&self) -> Result<Migration, StoreError> {
+        let deadline = self.link.deadline();
+        let live = self.link.live(deadline).await?;
+        let (opened, _) = self.begin(&live, "migrate", &[], deadline).await?;
+        Ok(if opened { Migration::SetUp } else { Migration::UpToDate })
+    }
+
+    async fn begin(
+        &self,
+        live: &Live,
+        what: &str,
+        args: &[String],
+        deadline: Instant,
+    ) -> Result<(bool, Epoch), StoreError> {
+        let keys: Vec<String> = self.requests.keys.all().collect();
+        let server: &Server = &live.server;
+        let mut cmd = script::call(&EPOCH, &keys);
+        cmd.arg(what)
+            .arg(self.requests.time())
+            .arg(Epoch::draw()?.to_string())
+            .arg(VERSION)
+            .arg(EARLIEST_MICROS)
+            .arg(whole_micros(self.options.max_ttl))
+            .arg(&server.run)
+            .arg(&server.place)
+            .arg(&server.former)
+            .arg(u8::from(server.is_durable()));
+        for arg in args {
+            cmd.arg(arg);
+        }
+        let answer = self.link.ask(live, &cmd, deadline).await?;
+        let Value::Array(parts) = &answer else { return Err(not_set_up()) };
+        let part = |index: usize| parts.get(index).and_then(text).unwrap_or_default();
+        match part(0).as_str() {
+            word @ ("opened" | "there") => {
+                part(1).parse().map(|epoch| (word == "opened", epoch)).map_err(|_| not_set_up())
+            }
+            "clock" => Err(StoreError::new(
+                ErrorKind::Configuration,
+                format!(
+                    "{}: the server's clock stands at {} µs since 1970, before this program was made: set it right",
+                    self.link.target,
+                    part(1)
+                ),
+            )),
+            "version" => Err(other_version(&part(1))),
+            _ => Err(not_set_up()),
+        }
+    }
+
+    /// How long to wait before looking again: some fraction of `most`, different for everyone.
+    pub(super) fn jitter(most: Duration) -> Duration {
+        let random = crate::owner::random().unwrap_or(0) % 512;
+        most.mul_f64(0.5 + f64::from(u32::try_from(random).unwrap_or(0)) / 1024.0)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a driver's error means: whether something was changed, and what to do.
+
+use std::fmt::Display;
+
+use redis::{ErrorKind as Driver, RedisError};
+
+use crate::{ErrorKind, StoreError};
+
+/// The server answered with an error, or the connection failed while it was asked.
+pub(super) fn of_call(server: &dyn Display, error: RedisError) -> StoreError {
+    let code = error.code().unwrap_or("").to_owned();
+    let detail = error.detail().unwrap_or("").to_owned();
+    let at = |kind, message: String| StoreError::new(kind, format!("{server}: {message}"));
+    let said = format!("{code} {detail}").trim().to_owned();
+    let made = match error.kind() {
+        Driver::BusyLoadingError => {
+            at(ErrorKind::Unreachable, "it is still loading its data".to_owned()).nothing_changed()
+        }
+        Driver::ReadOnly => {
+            at(ErrorKind::Unreachable, "it is a replica, which decides nothing".to_owned()).nothing_changed()
+        }
+        Driver::MasterDown | Driver::ClusterDown | Driver::TryAgain => {
+            at(ErrorKind::Unreachable, format!("it takes no requests now ({said})")).nothing_changed()
+        }
+        Driver::Moved | Driver::Ask | Driver::CrossSlot => at(ErrorKind::Configuration, cluster()),
+        Driver::NoScriptError => {
+            at(ErrorKind::Busy, "it has forgotten the scripts again and again".to_owned())
+        }
+        Driver::AuthenticationFailed => at(ErrorKind::Permission, format!("it refused the password {said}")),
+        Driver::IoError => at(ErrorKind::Unreachable, format!("the connection was lost: {error}")),
+        Driver::ParseError => {
+            at(ErrorKind::Unreachable, format!("it answered what no Redis server does: {error}"))
+        }
+        _ => of_code(&at, &code, &said, &error),
+    };
+    made.with_source(error)
+}
+
+fn of_code(
+    at: &dyn Fn(ErrorKind, String) -> StoreError,
+    code: &str,
+    said: &str,
+    error: &RedisError,
+) -> StoreError {
+    match code {
+        "NOAUTH" | "WRONGPASS" => at(ErrorKind::Permission, format!("it refused the login ({said})")),
+        "NOPERM" => at(ErrorKind::Permission, rights(said)),
+        "WRONGTYPE" => at(
+            ErrorKind::Schema,
+            "a key of this namespace is not what a lease store keeps there: something else uses it"
+                .to_owned(),
+        ),
+        "OOM" => at(
+            ErrorKind::Storage,
+            "its memory is full (maxmemory): give it more, or prune the store".to_owned(),
+        )
+        .nothing_changed(),
+        "MISCONF" => {
+            at(ErrorKind::Storage, format!("it cannot write to its disk ({said})")).nothing_changed()
+        }
+        "NOREPLICAS" => {
+            at(ErrorKind::Unreachable, format!("too few replicas are connected ({said})")).nothing_changed()
+        }
+        "BUSY" => at(ErrorKind::Busy, format!("another script runs there ({said})")),
+        _ if said.contains("user executing the script") || said.contains("ACL failure in script") => {
+            at(ErrorKind::Permission, rights(said))
+        }
+        _ if said.contains("DB index") => {
+            at(ErrorKind::Configuration, format!("the database does not exist there ({said})"))
+        }
+        // A script may have got half through: only what it says itself is a decision.
+        "" => at(ErrorKind::Unreachable, error.to_string()),
+        _ => at(ErrorKind::Damaged, format!("it failed ({said})")).outcome_unknown(),
+    }
+}
+
+fn rights(said: &str) -> String {
+    format!("rights are missing ({said}); `lease migrate --print` shows which a user needs")
+}
+
+/// Said of a cluster, however it shows.
+pub(super) fn cluster() -> String {
+    "it is a node of a cluster, which cannot open an epoch in all its nodes at once: expected a server of its own".to_owned()
+}

@@ -1,0 +1,305 @@
+//! The connection: made when it is needed, looked over before the first decision on it, and given up as soon as it
+//! fails. The driver's own connection manager is not used: it does not say whether a request was sent before a failure.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, Value};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::address::Address;
+use super::answer::{not_set_up, other_version, text};
+use super::script::{self, HELLO, Keys, VERSION};
+use super::server::Server;
+use super::{RedisOptions, failure, tls};
+use crate::{Epoch, ErrorKind, StoreError};
+
+/// Where connections come from.
+#[derive(Clone)]
+pub(super) enum Target {
+    Address(Address),
+    /// The user's own.
+    Client(redis::Client),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Client(client) => write!(f, "redis at {}", client.get_connection_info().addr),
+        }
+    }
+}
+
+/// One connection, shared by all calls.
+#[derive(Clone)]
+pub(super) struct Live {
+    connection: MultiplexedConnection,
+    over: Arc<AtomicBool>,
+    pub(super) server: Arc<Server>,
+    /// Whether the server was found to have kept everything that it answered.
+    pub(super) standing: Standing,
+}
+
+/// What a server is to a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It goes on with this store's history.
+    Kept,
+    /// It may have lost some of it: a new epoch is due in place of this one.
+    Lost(Epoch),
+}
+
+pub(super) struct Link {
+    pub(super) target: Target,
+    options: RedisOptions,
+    keys: Keys,
+    live: Mutex<Option<Live>>,
+}
+
+impl Link {
+    pub(super) fn new(target: Target, options: &RedisOptions) -> Self {
+        let keys = Keys::new(&options.namespace);
+        Self { target, options: options.clone(), keys, live: Mutex::new(None) }
+    }
+
+    /// When a request that begins now has to have ended.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.timeout
+    }
+
+    /// The connection, whatever the store is in. Whatever goes wrong, nothing was asked.
+    pub(super) async fn live(&self, deadline: Instant) -> Result<Live, StoreError> {
+        let connecting = async {
+            let mut kept = self.live.lock().await;
+            if let Some(live) = kept.as_ref().filter(|live| !live.is_over()) {
+                return Ok(live.clone());
+            }
+            let live = self.connect().await?;
+            *kept = Some(live.clone());
+            Ok(live)
+        };
+        match timeout_at(deadline, connecting).await {
+            Ok(live) => live.map_err(StoreError::nothing_changed),
+            Err(_) => Err(self.late("could not be connected to").nothing_changed()),
+        }
+    }
+
+    fn late(&self, what: &str) -> StoreError {
+        let message = format!("{} {what} within {:?}", self.target, self.options.timeout);
+        StoreError::new(ErrorKind::Unreachable, message)
+    }
+
+    fn failed(&self, error: RedisError) -> StoreError {
+        failure::of_call(&self.target, error)
+    }
+
+    async fn connect(&self) -> Result<Live, StoreError> {
+        let over = Arc::new(AtomicBool::new(false));
+        let connection = match &self.target {
+            Target::Client(client) => {
+                client.get_multiplexed_async_connection().await.map_err(|error| self.failed(error))?
+            }
+            Target::Address(address) => {
+                let stream =
+                    TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| {
+                        let message = format!("{}: cannot connect: {error}", self.target);
+                        StoreError::new(ErrorKind::Unreachable, message).with_source(error)
+                    })?;
+                // A decision is one small packet, and waits for its answer.
+                let _ = stream.set_nodelay(true);
+                if address.tls {
+                    let stream = tls::wrap(stream, &address.host).await?;
+                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, &over)?
+                } else {
+                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, &over)?
+                }
+            }
+        };
+        self.look_over(connection, over).await
+    }
+
+    fn drive(
+        &self,
+        made: Result<(MultiplexedConnection, impl Future<Output = ()> + Send + 'static), RedisError>,
+        over: &Arc<AtomicBool>,
+    ) -> Result<MultiplexedConnection, StoreError> {
+        let (connection, driver) = made.map_err(|error| self.failed(error))?;
+        let over = Arc::clone(over);
+        tokio::spawn(async move {
+            driver.await;
+            over.store(true, Ordering::Release);
+        });
+        Ok(connection)
+    }
+
+    /// What kind of server it is, and whether it still has what it answered.
+    async fn look_over(
+        &self,
+        mut connection: MultiplexedConnection,
+        over: Arc<AtomicBool>,
+    ) -> Result<Live, StoreError> {
+        let info = asked(&mut connection, &redis::cmd("INFO")).await.map_err(|error| self.failed(error))?;
+        let mut config = Vec::new();
+        for name in ["appendfsync", "dir"] {
+            // Managed servers do not let it be asked.
+            let mut ask = redis::cmd("CONFIG");
+            ask.arg("GET").arg(name);
+            match asked(&mut connection, &ask).await {
+                Ok(answer) => config.push(answer),
+                Err(error) if error.is_io_error() => return Err(self.failed(error)),
+                Err(_) => {}
+            }
+        }
+        let server = Server::read(&text(&info).unwrap_or_default(), &config);
+        self.usable(&server)?;
+        for script in script::ALL {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script.text);
+            asked(&mut connection, &load).await.map_err(|error| self.failed(error))?;
+        }
+        let mut live = Live { connection, over, server: Arc::new(server), standing: Standing::Kept };
+        live.standing = self.hello(&live).await?;
+        Ok(live)
+    }
+
+    fn usable(&self, server: &Server) -> Result<(), StoreError> {
+        let refused = |message: String| {
+            Err(StoreError::new(ErrorKind::Configuration, format!("{}: {message}", self.target)))
+        };
+        if server.run.is_empty() {
+            return refused(
+                "it does not say what it is (INFO): expected a Redis or Valkey server".to_owned(),
+            );
+        }
+        if server.is_old() {
+            return refused(format!("it is {} {}, expected at least 6.2", server.product, server.version));
+        }
+        if server.clustered {
+            return refused(failure::cluster());
+        }
+        if !server.eviction.is_empty() && server.eviction != "noeviction" {
+            return refused(format!(
+                "its maxmemory-policy is {}, under which it throws leases away when memory runs short: expected noeviction",
+                server.eviction
+            ));
+        }
+        if server.replica {
+            let message = format!("{}: it is a replica, which decides nothing", self.target);
+            return Err(StoreError::new(ErrorKind::Unreachable, message));
+        }
+        Ok(())
+    }
+
+    /// Asks the store whether this server goes on with its history.
+    async fn hello(&self, live: &Live) -> Result<Standing, StoreError> {
+        let server = &live.server;
+        let mut cmd = script::call(&HELLO, &[self.keys.bucket(0)]);
+        cmd.arg(VERSION)
+            .arg(&server.run)
+            .arg(&server.place)
+            .arg(&server.former)
+            .arg(u8::from(server.is_durable()))
+            .arg(u8::from(self.options.trust_failover));
+        let mut connection = live.connection.clone();
+        let answer = asked(&mut connection, &cmd).await.map_err(|error| self.failed(error))?;
+        let Value::Array(parts) = &answer else { return Err(not_set_up()) };
+        let part = |index: usize| parts.get(index).and_then(text).unwrap_or_default();
+        match part(0).as_str() {
+            // The setting up goes through here, too: what needs the store finds out by itself that it is missing.
+            "none" | "kept" => Ok(Standing::Kept),
+            "lost" => part(1).parse().map(Standing::Lost).map_err(|_| not_set_up()),
+            _ => Err(other_version(&part(1))),
+        }
+    }
+
+    /// Forgets a connection that is no good any more.
+    pub(super) async fn forget(&self, live: &Live) {
+        live.over.store(true, Ordering::Release);
+        let mut kept = self.live.lock().await;
+        if kept.as_ref().is_some_and(Live::is_over) {
+            *kept = None;
+        }
+    }
+
+    /// Asks the server one thing. Where it does not know the script, nothing was done, and it is told the whole of it.
+    pub(super) async fn ask(&self, live: &Live, cmd: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
+        match self.send(live, cmd, deadline).await? {
+            Err(error) if error.kind() == redis::ErrorKind::NoScriptError => {
+                let whole = script::whole(cmd);
+                self.send(live, &whole, deadline).await?.map_err(|error| self.failed(error))
+            }
+            Err(error) => {
+                if matches!(error.kind(), redis::ErrorKind::ReadOnly) || error.is_unrecoverable_error() {
+                    live.over.store(true, Ordering::Release);
+                }
+                Err(self.failed(error))
+            }
+            Ok(value) => Ok(value),
+        }
+    }
+
+    async fn send(
+        &self,
+        live: &Live,
+        cmd: &Cmd,
+        deadline: Instant,
+    ) -> Result<Result<Value, RedisError>, StoreError> {
+        let mut connection = live.connection.clone();
+        let sent = async {
+            if self.options.replicas == 0 {
+                return Ok(asked(&mut connection, cmd).await);
+            }
+            // In one piece, so that it waits for what this request wrote.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut pipeline = Pipeline::with_capacity(2);
+            pipeline.add_command(cmd.clone());
+            pipeline.cmd("WAIT").arg(self.options.replicas).arg(left.as_millis().max(1).to_string());
+            let answers = match connection.send_packed_commands(&pipeline, 0, 2).await {
+                Ok(answers) => answers,
+                Err(error) => return Ok(Err(error)),
+            };
+            let mut answers = answers.into_iter();
+            match (answers.next(), answers.next()) {
+                (Some(Value::ServerError(error)), _) => Ok(Err(error.into())),
+                (Some(answer), Some(Value::Int(have))) if have >= i64::from(self.options.replicas) => {
+                    Ok(Ok(answer))
+                }
+                (_, have) => Err(StoreError::new(
+                    ErrorKind::Unreachable,
+                    format!(
+                        "{}: {have:?} replicas have the decision, expected {}",
+                        self.target, self.options.replicas
+                    ),
+                )),
+            }
+        };
+        match timeout_at(deadline + GRACE, sent).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // Whatever was asked on it after this would only wait behind it.
+                live.over.store(true, Ordering::Release);
+                Err(self.late("did not answer"))
+            }
+        }
+    }
+}
+
+/// The driver takes an error that the server answers for a value.
+async fn asked(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
+    connection.send_packed_command(cmd).await.and_then(Value::extract_error)
+}
+
+/// `WAIT` ends at the deadline itself, and is to be heard.
+const GRACE: Duration = Duration::from_millis(20);
+
+impl Live {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+}

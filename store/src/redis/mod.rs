@@ -1,0 +1,19 @@
+//! Leases on a Redis or Valkey server: each decision is one script, which the server runs without anything in between.
+
+mod address;
+mod answer;
+mod core;
+mod doctor;
+mod engine;
+mod failure;
+mod link;
+mod options;
+mod request;
+mod script;
+mod server;
+mod store;
+mod tls;
+mod wait;
+
+pub use options::RedisOptions;
+pub use store::RedisStore;

@@ -1,0 +1,125 @@
+//! How a server is to be used.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::url::wrong;
+use crate::{Clock, StoreError};
+
+/// Settings of a [`RedisStore`](super::RedisStore). Everybody who uses one namespace gives the same.
+#[derive(Clone)]
+#[must_use]
+pub struct RedisOptions {
+    pub(super) namespace: String,
+    pub(super) timeout: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) history: Option<u32>,
+    pub(super) replicas: u32,
+    pub(super) trust_failover: bool,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self {
+            namespace: Self::NAMESPACE.to_owned(),
+            timeout: Duration::from_secs(5),
+            max_ttl: Duration::from_secs(24 * 3600),
+            history: Some(Self::HISTORY),
+            replicas: 0,
+            trust_failover: false,
+            clock: None,
+        }
+    }
+}
+
+impl RedisOptions {
+    /// The namespace unless told otherwise: keys begin with `{lease:default:`.
+    pub const NAMESPACE: &'static str = "default";
+
+    /// How many holds of a resource are remembered unless told otherwise.
+    pub const HISTORY: u32 = 100;
+
+    /// The longest `max_ttl`: 365 days.
+    pub const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    /// Tells stores on one server apart: 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Every request ends after this long, connecting included (5 s).
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// A longer ttl is refused (24 h; at most [`LONGEST_TTL`](Self::LONGEST_TTL)).
+    pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// How many holds of each resource to remember ([`HISTORY`](Self::HISTORY)); `None` for none.
+    pub const fn history(mut self, keep: Option<u32>) -> Self {
+        self.history = keep;
+        self
+    }
+
+    /// A decision counts only when this many replicas have it (0): with fewer, or later than the time-out, the answer is
+    /// *unknown*. At most 64.
+    pub const fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Take a server that was promoted, or restarted without having written everything down first, for one that has lost
+    /// nothing (not the default). Only where whoever promotes replicas sees to that.
+    pub const fn trust_failover(mut self, trust: bool) -> Self {
+        self.trust_failover = trust;
+        self
+    }
+
+    /// A clock to decide by instead of the server's, for tests: everybody on the namespace must use the same. What is
+    /// asked of it is its wall.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let name = &self.namespace;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            return Err(wrong(format!(
+                "option namespace: found {name:?}, expected 1 to 64 letters, digits, -, _ and ."
+            )));
+        }
+        if self.timeout.is_zero() {
+            return Err(wrong("option timeout: found 0, expected a length of time".to_owned()));
+        }
+        let millis = Duration::from_millis(1);
+        if self.max_ttl < millis || self.max_ttl > Self::LONGEST_TTL {
+            return Err(wrong(format!("option max_ttl: found {:?}, expected 1ms to 365d", self.max_ttl)));
+        }
+        if self.replicas > 64 {
+            return Err(wrong(format!("option replicas: found {}, expected at most 64", self.replicas)));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("namespace", &self.namespace)
+            .field("timeout", &self.timeout)
+            .field("max_ttl", &self.max_ttl)
+            .field("history", &self.history)
+            .field("replicas", &self.replicas)
+            .field("trust_failover", &self.trust_failover)
+            .finish_non_exhaustive()
+    }
+}

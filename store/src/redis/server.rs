@@ -1,0 +1,99 @@
+//! What a server says of itself.
+
+use redis::Value;
+
+use super::answer::text;
+
+/// The parts of `INFO` and `CONFIG GET` that matter here.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Server {
+    pub(super) product: &'static str,
+    pub(super) version: String,
+    pub(super) run: String,
+    pub(super) place: String,
+    pub(super) clustered: bool,
+    pub(super) replica: bool,
+    pub(super) replicas: u64,
+    /// The history that it followed before it was promoted; empty where it never was.
+    pub(super) former: String,
+    pub(super) eviction: String,
+    pub(super) maxmemory: u64,
+    pub(super) aof: bool,
+    /// `None` where the server does not let it be asked.
+    pub(super) fsync: Option<String>,
+    pub(super) used_memory: u64,
+}
+
+impl Server {
+    /// The answers to `INFO` and to the `CONFIG GET`s, which may be errors where rights are missing.
+    pub(super) fn read(info: &str, config: &[Value]) -> Self {
+        let mut server = Self { product: "Redis", ..Self::default() };
+        let mut place = Vec::new();
+        for line in info.lines() {
+            let Some((name, value)) = line.trim_end().split_once(':') else { continue };
+            let number = || value.parse().unwrap_or(0);
+            match name {
+                "redis_version" if server.version.is_empty() => server.version = value.to_owned(),
+                "valkey_version" => (server.product, server.version) = ("Valkey", value.to_owned()),
+                "run_id" => server.run = value.to_owned(),
+                "tcp_port" | "config_file" => place.push(value.to_owned()),
+                "redis_mode" | "server_mode" => server.clustered |= value == "cluster",
+                "cluster_enabled" => server.clustered |= value == "1",
+                "role" => server.replica = value != "master",
+                "connected_slaves" => server.replicas = number(),
+                "master_replid2" if value.bytes().any(|byte| byte != b'0') => {
+                    server.former = value.to_owned()
+                }
+                "maxmemory_policy" => server.eviction = value.to_owned(),
+                "maxmemory" => server.maxmemory = number(),
+                "used_memory" => server.used_memory = number(),
+                "aof_enabled" => server.aof = value == "1",
+                _ => {}
+            }
+        }
+        for pair in config {
+            let Value::Array(pair) = pair else { continue };
+            match (pair.first().and_then(text).as_deref(), pair.get(1).and_then(text)) {
+                (Some("appendfsync"), value) => server.fsync = value,
+                (Some("dir"), Some(dir)) => place.push(dir),
+                _ => {}
+            }
+        }
+        server.place = place.join(" ");
+        server
+    }
+
+    /// Everything that is answered is on the disk before.
+    pub(super) fn is_durable(&self) -> bool {
+        self.aof && self.fsync.as_deref() == Some("always")
+    }
+
+    /// Redis counts on from 6.2; Valkey began at 7.2.
+    pub(super) fn is_old(&self) -> bool {
+        let mut parts = self.version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        self.product == "Redis" && version < (6, 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let old = |info: &str| Server::read(info, &[]).is_old();
+        assert!(old("redis_version:6.0.16\r\n") && old("redis_version:5.9.9\r\n") && old(""));
+        assert!(!old("redis_version:6.2.0\r\n") && !old("redis_version:10.0.0\r\n"));
+        assert!(!old("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n"));
+    }
+
+    #[test]
+    fn a_server_that_never_was_a_replica_followed_no_history() {
+        let zeros = format!("master_replid2:{}\r\nrole:master\r\n", "0".repeat(40));
+        assert_eq!(Server::read(&zeros, &[]).former, "");
+        let other = format!("master_replid2:{}\r\nrole:slave\r\n", "a".repeat(40));
+        let other = Server::read(&other, &[]);
+        assert_eq!((other.former.len(), other.replica), (40, true));
+    }
+}

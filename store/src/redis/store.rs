@@ -1,0 +1,306 @@
+//! The store itself.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lease_machines::{FencingToken, OwnerId};
+
+use super::answer::Reply;
+use super::core::Core;
+use super::engine::Engine;
+use super::link::Target;
+use super::request::Request;
+use super::{RedisOptions, address, doctor};
+use crate::{
+    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, HistoryEntry, Inspection, LeaseRef,
+    Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
+};
+
+/// Leases on a Redis server (6.2 or later) or a Valkey server, each decided by one script.
+///
+/// The server's own clock decides, read inside the script. Opening connects to nothing: the first call does, and every
+/// later one where the connection was lost. One connection serves all calls; it lives on a thread of the store's own, so
+/// that they can be awaited on any runtime.
+///
+/// # What it does not do
+///
+/// - What the server answers is only as durable as it is told to be: with `appendonly yes` and `appendfsync always` nothing
+///   that was answered is lost by a crash. [`doctor`](Store::doctor) says what can be.
+/// - A restart of a server that does not keep everything, and the promotion of a replica, open a new epoch: every lease is
+///   lost, and nothing is granted before `max_ttl` has passed. See [`RedisOptions::trust_failover`].
+/// - A server that was put back from a copy by hand, its own record of its run included, is noticed only when a client that
+///   knows more asks it. Open a new epoch then.
+/// - Nodes of a cluster are refused.
+/// - A store does not survive `fork`: in the child every call is refused.
+pub struct RedisStore {
+    capabilities: Capabilities,
+    core: Arc<Core>,
+    engine: Engine,
+}
+
+impl RedisStore {
+    /// A store at `redis://[[user]:password@]host[:port][/database]`; `rediss://` with TLS. Nothing is connected to.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) for a URL or an option that is wrong.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        let (address, options) = address::from_url(url)?;
+        Self::start(Target::Address(address), options)
+    }
+
+    /// A store on the user's own client, with its TLS and its login.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn from_client(client: redis::Client, options: RedisOptions) -> Result<Self, StoreError> {
+        Self::start(Target::Client(client), options)
+    }
+
+    /// The same server, with other options than its URL says.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        url: &str,
+        change: impl FnOnce(RedisOptions) -> RedisOptions,
+    ) -> Result<Self, StoreError> {
+        let (address, options) = address::from_url(url)?;
+        Self::start(Target::Address(address), change(options))
+    }
+
+    fn start(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
+        let mut capabilities = Capabilities::all("redis", options.max_ttl);
+        capabilities.history = options.history.is_some();
+        // Waiters look again and again.
+        capabilities.wakes_waiters = false;
+        Ok(Self { capabilities, core: Arc::new(Core::new(target, options)?), engine: Engine::start()? })
+    }
+
+    /// Sets the store up: its epoch, in all its buckets. Nothing is changed where it is there; where a part of it is, a new
+    /// epoch is opened, which grants nothing before `max_ttl` has passed. Any number of programs may do it at once.
+    ///
+    /// Blocks this thread until it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](crate::ErrorKind::Unreachable), [`Permission`](crate::ErrorKind::Permission),
+    /// [`Configuration`](crate::ErrorKind::Configuration) for a server that cannot be used,
+    /// [`Schema`](crate::ErrorKind::Schema) where a newer program has set it up.
+    pub fn migrate(&self) -> Result<Migration, StoreError> {
+        let core = Arc::clone(&self.core);
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.engine.start_work(async move {
+            let _ = sender.send(core.migrate().await);
+        })?;
+        receiver.recv().unwrap_or_else(|_| Err(Engine::closed()))
+    }
+
+    /// The rights that a user needs who is not allowed everything, as commands to read or to run by hand.
+    #[must_use]
+    pub fn rights(&self) -> String {
+        doctor::rights(&self.core.options.namespace)
+    }
+
+    /// One request, and what its answer means.
+    fn call<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&Core) -> Result<Request, StoreError> + Send + 'static,
+        read: impl FnOnce(&Reply) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move { read(&core.ask(&request(&core)?).await?) }))
+    }
+
+    /// The same, where the request shows a token.
+    fn call_under<T: Send + 'static>(
+        &self,
+        lease: LeaseRef,
+        request: impl FnOnce(&Core, &LeaseRef) -> Result<Request, StoreError> + Send + 'static,
+        read: impl FnOnce(&Reply, &LeaseRef) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move {
+            let reply = core.ask(&request(&core, &lease)?).await?;
+            if reply.rewound {
+                core.rewound(&lease, reply.epoch).await?;
+            }
+            read(&reply, &lease)
+        }))
+    }
+
+    fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move {
+            let claim = check::claim(claim, core.options.max_ttl)?;
+            core.ask(&core.requests.acquire(&claim, again)).await?.acquired(&claim)
+        }))
+    }
+
+    fn look<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&Core) -> Request + Send + 'static,
+        read: impl FnOnce(&Reply) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let answer = self.call(|core| Ok(request(core)), read);
+        Box::pin(async move { answer.await.map_err(StoreError::nothing_changed) })
+    }
+}
+
+impl Store for RedisStore {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn epoch(&self) -> Answer<'_, Epoch> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move { core.epoch().await }))
+    }
+
+    fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        self.claim(claim, false)
+    }
+
+    fn reacquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        self.claim(claim, true)
+    }
+
+    fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
+        self.call_under(
+            lease,
+            move |core, lease| Ok(core.requests.renew(lease, check::ttl(ttl, core.options.max_ttl)?)),
+            |reply, lease| reply.renewed(lease.epoch),
+        )
+    }
+
+    fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move {
+            // One script for each, all in one piece: the rows lie in as many buckets as a cluster would lay apart.
+            let mut requests = Vec::with_capacity(leases.len());
+            let mut answers: Vec<Result<Renewed, StoreError>> = Vec::with_capacity(leases.len());
+            let mut places = Vec::with_capacity(leases.len());
+            for (place, (lease, ttl)) in leases.iter().enumerate() {
+                match check::ttl(*ttl, core.options.max_ttl) {
+                    Ok(ttl) => {
+                        requests.push(core.requests.renew(lease, ttl));
+                        places.push(place);
+                        answers.push(Err(Engine::closed()));
+                    }
+                    Err(error) => answers.push(Err(error)),
+                }
+            }
+            if requests.is_empty() {
+                return Ok(answers);
+            }
+            let deadline = core.link.deadline();
+            let live = core.ready(deadline).await?;
+            let replies = core.ask_each(&live, requests, deadline).await;
+            for (place, reply) in places.into_iter().zip(replies) {
+                let (Some((lease, _)), Some(answer)) = (leases.get(place), answers.get_mut(place)) else {
+                    continue;
+                };
+                *answer = match reply {
+                    Ok(reply) => {
+                        if reply.rewound {
+                            core.rewound(lease, reply.epoch).await?;
+                        }
+                        reply.renewed(lease.epoch)
+                    }
+                    Err(error) => Err(error),
+                };
+            }
+            Ok(answers)
+        }))
+    }
+
+    fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
+        self.call_under(
+            lease,
+            move |core, lease| {
+                check::ending(&ending, core.options.max_ttl)?;
+                Ok(core.requests.release(lease, &ending))
+            },
+            |reply, lease| reply.released(lease.epoch),
+        )
+    }
+
+    fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.call(move |core| Ok(core.requests.withdraw(&resource, owner)), |reply| reply.released(None))
+    }
+
+    fn revoke(
+        &self,
+        resource: ResourceName,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        self.call(
+            move |core| {
+                check::text("reason", reason.as_deref())?;
+                Ok(core.requests.revoke(&resource, expect, reason.as_deref()))
+            },
+            Reply::revoked,
+        )
+    }
+
+    fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
+        let name = resource.clone();
+        self.look(move |core| core.requests.inspect(&resource), move |reply| reply.seen(name))
+    }
+
+    fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move {
+            let mut all = Vec::new();
+            for reply in core.ask_all(|bucket| core.requests.list(bucket, &prefix)).await? {
+                all.extend(reply.list()?);
+            }
+            all.sort_by(|a, b| a.resource.cmp(&b.resource));
+            Ok(all)
+        }))
+    }
+
+    fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
+        self.look(move |core| core.requests.history(&resource, limit), Reply::holds)
+    }
+
+    fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move {
+            let mut pruned = Pruned::default();
+            for reply in core.ask_all(|bucket| core.requests.prune(bucket, older_than)).await? {
+                let (resources, history, floor) = reply.pruned()?;
+                pruned.resources = pruned.resources.saturating_add(resources);
+                pruned.history = pruned.history.saturating_add(history);
+                pruned.floor = pruned.floor.max(floor);
+            }
+            // What is promised of the floor holds for all resources.
+            let floor = pruned.floor;
+            core.ask_all(|bucket| core.requests.raise(bucket, floor)).await?;
+            Ok(pruned)
+        }))
+    }
+
+    fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move { core.wait(resource, limit).await }))
+    }
+
+    fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move {
+            let deadline = core.link.deadline();
+            let live = core.ready(deadline).await?;
+            core.open_epoch(&live, &opening, deadline).await
+        }))
+    }
+
+    fn doctor(&self) -> Answer<'_, Vec<Finding>> {
+        let core = Arc::clone(&self.core);
+        Box::pin(self.engine.run(async move { doctor::look(&core).await }))
+    }
+}

@@ -1,0 +1,9 @@
+//! The store on Redis and Valkey, on servers of the test's own.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod conformance;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod support;

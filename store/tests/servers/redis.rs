@@ -1,0 +1,120 @@
+//! A Redis or Valkey server.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::guard::{Guarded, free_port};
+
+/// A server is waited for at most this long; only a failure takes it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Writes everything down before it answers.
+pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+/// Keeps everything in memory.
+pub const FORGETFUL: &[&str] = &["--appendonly", "no"];
+
+pub struct RedisServer {
+    process: Guarded,
+    program: &'static str,
+    args: Vec<String>,
+    pub port: u16,
+}
+
+impl RedisServer {
+    pub fn start(args: &[&str]) -> Self {
+        Self::start_as("redis-server", args)
+    }
+
+    pub fn start_as(program: &'static str, args: &[&str]) -> Self {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        loop {
+            let process = Guarded::folder(program);
+            let mut server = Self { process, program, args: args.clone(), port: free_port() };
+            if server.launch() {
+                return server;
+            }
+            let said = server.process.log();
+            assert!(said.contains("already in use"), "{program}: {said}");
+        }
+    }
+
+    /// Ends it at once, without letting it write anything down.
+    pub fn kill(&mut self) {
+        self.process.stop();
+    }
+
+    /// The same server on the same files, after it was killed.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.launch(), "it did not start again: {}", self.process.log());
+    }
+
+    /// Starts it, and waits until it has read its data; says no where it has ended instead.
+    fn launch(&mut self) -> bool {
+        let (port, folder) = (self.port.to_string(), self.process.path().to_str().unwrap().to_owned());
+        let mut all = vec!["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", &folder];
+        all.extend(self.args.iter().map(String::as_str));
+        self.process.start(Path::new(self.program), &all, "KILL");
+        let start = Instant::now();
+        loop {
+            // Somebody else's server may have got the port.
+            let own = self.process.pid().map(|pid| format!("process_id:{pid}\r\n"));
+            match (own, ask(self.port, &["INFO"])) {
+                (Some(own), Ok(said)) if said.contains(&own) && said.contains("loading:0") => return true,
+                _ => {}
+            }
+            if self.process.log().contains("already in use") {
+                return false;
+            }
+            assert!(start.elapsed() < PATIENCE, "{} does not answer: {}", self.program, self.process.log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.pid().unwrap()).unwrap(), signal).unwrap();
+    }
+
+    /// What an application opens.
+    pub fn url(&self, options: &str) -> String {
+        format!("redis://127.0.0.1:{}/0?{options}", self.port)
+    }
+
+    /// One command by hand; of the answer, a string or the first line.
+    pub fn command(&self, words: &[&str]) -> String {
+        ask(self.port, words).unwrap()
+    }
+}
+
+/// One command by hand; of the answer, a string or the first line.
+pub fn ask(port: u16, words: &[&str]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(text.as_bytes())?;
+    let (mut stream, mut line) = (BufReader::new(stream), String::new());
+    stream.read_line(&mut line)?;
+    let Some(Ok(length)) = line.trim_end().strip_prefix('$').map(str::parse) else {
+        return Ok(line.trim_end().to_owned());
+    };
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
