@@ -22,6 +22,9 @@ pub(crate) const STORE_FILE: &str = "LEASE_STORE_FILE";
 /// The name of the embedded store in the user's state folder.
 const LOCAL: &str = "local";
 
+/// What a URL begins with that was understood: whatever is wrong then, `local` is not what was meant.
+const ENGINES: [&str; 5] = ["sqlite", "redis", "rediss", "valkey", "valkeys"];
+
 /// No URL is longer than this; a file whose first line is was named by mistake.
 const LONGEST: u64 = 64 * 1024;
 
@@ -114,7 +117,8 @@ impl ChosenStore {
 
     /// What is said where there was no store to ask. The library that takes the URL does not know of `local`.
     pub(crate) fn explained(&self, failure: Failure) -> Failure {
-        if self.local.is_none() && StoreUrl::parse(&self.url).map_or(true, |url| url.scheme != "sqlite") {
+        let engine = self.url.split_once(':').map_or("", |(engine, _)| engine);
+        if self.local.is_none() && !ENGINES.contains(&engine) {
             return failure.and(&format!(" (or {LOCAL}: a file in this user's state folder)"));
         }
         failure

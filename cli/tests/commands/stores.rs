@@ -192,9 +192,13 @@ fn a_command_whose_lease_file_was_removed_is_stopped_at_its_deadline() {
 #[test]
 fn every_option_of_a_url_is_documented() {
     let page = repository("docs/stores.md");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('='));
-    let documented: Vec<&str> = rows.map(|(name, _)| name).collect();
-    let answer = World::new().lease("ls --store sqlite:x?unknown=1");
-    let (_, known) = answer.err.trim().split_once("expected one of ").unwrap();
-    assert_eq!(documented, known.split(", ").collect::<Vec<_>>());
+    for (title, url) in [("SQLite", "sqlite:x"), ("Redis and Valkey", "redis://x")] {
+        let (_, section) = page.split_once(&format!("\n## {title}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('='));
+        let documented: Vec<&str> = rows.map(|(name, _)| name).collect();
+        let answer = World::new().lease(&format!("ls --store {url}?unknown=1"));
+        let (_, known) = answer.err.trim().split_once("expected one of ").unwrap();
+        assert_eq!(documented, known.split(", ").collect::<Vec<_>>(), "{title}");
+    }
 }
