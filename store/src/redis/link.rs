@@ -4,7 +4,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
@@ -256,7 +255,8 @@ impl Link {
                 return Ok(asked(&mut connection, cmd).await);
             }
             // In one piece, so that it waits for what this request wrote.
-            let left = deadline.saturating_duration_since(Instant::now());
+            // Too few replicas are to be heard of before the time is over.
+            let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.75);
             let mut pipeline = Pipeline::with_capacity(2);
             pipeline.add_command(cmd.clone());
             pipeline.cmd("WAIT").arg(self.options.replicas).arg(left.as_millis().max(1).to_string());
@@ -273,13 +273,15 @@ impl Link {
                 (_, have) => Err(StoreError::new(
                     ErrorKind::Unreachable,
                     format!(
-                        "{}: {have:?} replicas have the decision, expected {}",
-                        self.target, self.options.replicas
+                        "{}: of the replicas, {} have the decision, expected {}",
+                        self.target,
+                        if let Some(Value::Int(have)) = have { have } else { 0 },
+                        self.options.replicas
                     ),
                 )),
             }
         };
-        match timeout_at(deadline + GRACE, sent).await {
+        match timeout_at(deadline, sent).await {
             Ok(answer) => answer,
             Err(_) => {
                 // Whatever was asked on it after this would only wait behind it.
@@ -294,9 +296,6 @@ impl Link {
 async fn asked(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
     connection.send_packed_command(cmd).await.and_then(Value::extract_error)
 }
-
-/// `WAIT` ends at the deadline itself, and is to be heard.
-const GRACE: Duration = Duration::from_millis(20);
 
 impl Live {
     fn is_over(&self) -> bool {

@@ -4,6 +4,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conformance;
+mod losses;
+mod proxy;
+mod refusals;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod support;
+mod wire;
