@@ -36,11 +36,22 @@ class NativeTest < Minitest::Test
   end
 
   def test_without_either_it_says_what_to_do
-    error = assert_raises(LoadError) { NATIVE.load(@folder) }
+    error = assert_raises(LoadError) { NATIVE.load(@folder, @folder) }
 
-    [LeaseMachines::VERSION, "Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM}", "#{@folder}/#{MINOR}/#{NAME}", "#{@folder}/#{NAME}",
+    [LeaseMachines::VERSION, "has no compiled binaries", "Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM}",
+     "#{@folder}/#{MINOR}/#{NAME}", "#{@folder}/#{NAME}",
      "gem install lease_machines --version #{LeaseMachines::VERSION} --platform ruby", "force_ruby_platform",
-     "Rust 1.85"].each { |part| assert_includes error.message, part }
+     "Rust 1.85"].each do |part|
+      assert_includes error.message, part
+    end
+  end
+
+  def test_it_says_which_rubies_there_are_binaries_for
+    %w[3.10 3.4 9.9].each { |minor| write("#{minor}/#{NAME}.so") }
+    write("authority.rb")
+    error = assert_raises(LoadError) { NATIVE.load("#{@folder}/nowhere", @folder) }
+
+    assert_includes error.message, "has binaries for Ruby 3.4, 3.10, 9.9. Tried:"
   end
 
   def test_one_that_is_there_and_does_not_load_is_not_passed_over_in_silence

@@ -9,9 +9,10 @@ module LeaseMachines
     NAME = "lease_machines_native"
 
     # @param within [String] the folder to look in, in the load path or absolute
+    # @param carried [String] the folder that the gem's own binaries are in
     # @return [void]
     # @raise [LoadError] with what was tried, and what to do
-    def self.load(within = "lease_machines")
+    def self.load(within = "lease_machines", carried = __dir__)
       failures = []
       found = ["#{within}/#{RUBY_VERSION[/\A\d+\.\d+/]}/#{NAME}", "#{within}/#{NAME}"].any? do |file|
         require file
@@ -20,12 +21,13 @@ module LeaseMachines
         failures << error.message
         false
       end
-      raise LoadError, explain(failures) unless found
+      raise LoadError, explain(failures, carried) unless found
     end
 
-    def self.explain(failures)
-      carried = Dir[File.join(__dir__, "[0-9]*")].map { |folder| File.basename(folder) }.sort_by { |v| Gem::Version.new(v) }
-      has = carried.empty? ? "no compiled binaries" : "binaries for Ruby #{carried.join(", ")}"
+    # Without Gem::Version: there are Rubies without RubyGems.
+    def self.explain(failures, carried)
+      minors = Dir.children(carried).grep(/\A\d+\.\d+\z/).sort_by { |minor| minor.split(".").map(&:to_i) }
+      has = minors.empty? ? "no compiled binaries" : "binaries for Ruby #{minors.join(", ")}"
       <<~TEXT
         the native half of lease_machines #{VERSION} does not load in Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM}.
         What is installed in #{File.expand_path("../..", __dir__)} has #{has}. Tried:
