@@ -222,3 +222,35 @@ impl Error for GuardError {
         self.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
 }
+
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+pub(crate) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
+    GuardError::new(
+        GuardErrorKind::StaleToken { held, highest },
+        format!(
+            "token {held} of {key} is stale: {highest} is the highest seen, a newer holder has been here"
+        ),
+    )
+}
+
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+pub(crate) fn poisoned(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
+    GuardError::new(
+        GuardErrorKind::Poisoned { held, highest },
+        format!(
+            "the mark of {key} is {highest}, more than a year of microseconds ahead of the clock, so that {held} cannot \
+             pass: reset the mark, or set this machine's clock"
+        ),
+    )
+}
+
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+pub(crate) fn out_of_range(token: FencingToken) -> GuardError {
+    GuardError::new(
+        GuardErrorKind::OutOfRange { token },
+        format!(
+            "token {token} was not issued by a store: expected at most 2^63 - 1, and at most a year of microseconds ahead \
+             of the clock"
+        ),
+    )
+}

@@ -75,7 +75,7 @@ pub use owner::fresh_owner;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]
-pub use redis::{RedisOptions, RedisStore};
+pub use redis::{Fenced, RedisFence, RedisOptions, RedisStore};
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Passed, SqliteFence, SqliteOptions, SqliteStore};

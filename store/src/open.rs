@@ -121,7 +121,8 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     }
 }
 
-/// Opens the marks at a URL: `sqlite:PATH`, with the options of [`open`], of which `timeout` counts here.
+/// Opens the marks at a URL: `sqlite:PATH` or `redis://…`, with the options of [`open`], of which `timeout` and `namespace`
+/// count here.
 ///
 /// The table of marks is created where it is missing; the file is not: a mark in any other database than the one whose
 /// writes it guards keeps nobody out.
@@ -251,7 +252,7 @@ mod redis {
     use std::sync::Arc;
 
     use super::Migration;
-    use crate::url::wrong;
+    use crate::redis::RedisMarks;
     use crate::{Marks, RedisStore, Store, StoreError};
 
     pub(super) fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -266,8 +267,8 @@ mod redis {
         RedisStore::open(url).map(|store| store.rights())
     }
 
-    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
-        Err(wrong("marks in Redis cannot be opened by URL yet: expected sqlite:PATH".to_owned()))
+    pub(super) fn marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
+        Ok(Arc::new(RedisMarks::open(url)?))
     }
 }
 

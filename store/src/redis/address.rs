@@ -5,7 +5,7 @@ use std::fmt;
 use redis::{ProtocolVersion, RedisConnectionInfo};
 
 use super::RedisOptions;
-use crate::url::{decode, unknown_option, wrong};
+use crate::url::{decode, flag, holds, unknown_option, wrong};
 use crate::{StoreError, StoreUrl, parse_duration};
 
 /// Where a server listens, and how to log in. Shown without the password.
@@ -96,26 +96,15 @@ fn options(scheme: &str, query: &str) -> Result<RedisOptions, StoreError> {
             "namespace" => options.namespace(value),
             "timeout" => options.timeout(span()?),
             "max_ttl" => options.max_ttl(span()?),
-            "history" if value == "off" => options.history(None),
-            "history" => options.history(Some(number(name, value, 1)?)),
-            "replicas" => options.replicas(number(name, value, 0)?),
-            "trust_failover" => options.trust_failover(match value.as_str() {
-                "1" | "true" | "yes" => true,
-                "0" | "false" | "no" => false,
-                _ => return Err(wrong(format!("option {name}: found {value:?}, expected 1 or 0"))),
-            }),
+            "history" => options.history(holds(value)?),
+            "replicas" => options.replicas(value.parse().map_err(|_| {
+                wrong(format!("option replicas: found {value:?}, expected a number from 0 to 64"))
+            })?),
+            "trust_failover" => options.trust_failover(flag(name, value)?),
             _ => return Err(unknown_option(scheme, name, &OPTIONS)),
         };
     }
     Ok(options)
-}
-
-fn number(name: &str, value: &str, least: u32) -> Result<u32, StoreError> {
-    value
-        .parse()
-        .ok()
-        .filter(|number| *number >= least)
-        .ok_or_else(|| wrong(format!("option {name}: found {value:?}, expected a number from {least} on")))
 }
 
 impl Address {

@@ -6,7 +6,9 @@ mod core;
 mod doctor;
 mod engine;
 mod failure;
+mod fence;
 mod link;
+mod marks;
 mod options;
 mod request;
 mod script;
@@ -15,5 +17,7 @@ mod store;
 mod tls;
 mod wait;
 
+pub use fence::{Fenced, RedisFence};
+pub(crate) use marks::RedisMarks;
 pub use options::RedisOptions;
 pub use store::RedisStore;

@@ -32,8 +32,10 @@ pub(super) static BUCKET: Script = script!("bucket.lua");
 pub(super) static EPOCH: Script = script!("epoch.lua");
 /// What is asked first on a new connection.
 pub(super) static HELLO: Script = script!("hello.lua");
+/// The look at a mark, and the commands behind it.
+pub(super) static FENCE: Script = script!("fence.lua");
 /// All of them.
-pub(super) static ALL: [&Script; 4] = [&DECIDE, &BUCKET, &EPOCH, &HELLO];
+pub(super) static ALL: [&Script; 5] = [&DECIDE, &BUCKET, &EPOCH, &HELLO, &FENCE];
 
 /// The version of what the scripts store.
 pub(super) const VERSION: &str = "1";
@@ -60,6 +62,11 @@ impl Keys {
     /// What the lists of a bucket's ended holds begin with; the resource's name follows.
     pub(super) fn past(&self, index: usize) -> String {
         format!("{}:past:", self.bucket(index))
+    }
+
+    /// The marks of all fences.
+    pub(super) fn marks(&self) -> String {
+        format!("{{lease:{}:marks}}", self.namespace)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = String> + '_ {

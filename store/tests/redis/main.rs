@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conformance;
+mod fence;
 mod losses;
 mod proxy;
 mod refusals;

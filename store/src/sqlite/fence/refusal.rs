@@ -1,39 +1,11 @@
 //! What a refusal says: what was found, and what was expected.
 
-use lease_machines::FencingToken;
 use rusqlite::ErrorCode;
 
 use crate::sqlite::failure::is_busy;
-use crate::{GuardError, GuardErrorKind, MarkKey};
+use crate::{GuardError, GuardErrorKind};
 
-pub(super) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
-    GuardError::new(
-        GuardErrorKind::StaleToken { held, highest },
-        format!(
-            "token {held} of {key} is stale: {highest} is the highest seen, a newer holder has been here"
-        ),
-    )
-}
-
-pub(super) fn poisoned(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
-    GuardError::new(
-        GuardErrorKind::Poisoned { held, highest },
-        format!(
-            "the mark of {key} is {highest}, more than a year of microseconds ahead of the clock, so that {held} cannot \
-             pass: reset the mark, or set this machine's clock"
-        ),
-    )
-}
-
-pub(super) fn out_of_range(token: FencingToken) -> GuardError {
-    GuardError::new(
-        GuardErrorKind::OutOfRange { token },
-        format!(
-            "token {token} was not issued by a store: expected at most 2^63 - 1, and at most a year of microseconds ahead \
-             of the clock"
-        ),
-    )
-}
+pub(super) use crate::fence::{out_of_range, poisoned, stale};
 
 pub(super) fn database(doing: &str, error: rusqlite::Error) -> GuardError {
     /// `SQLITE_BUSY_SNAPSHOT`: the transaction has read what is no longer the latest.
