@@ -11,4 +11,5 @@ mod refusals;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod support;
+mod tls;
 mod wire;
