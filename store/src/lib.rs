@@ -73,7 +73,7 @@ pub use name::{NameError, ResourceName};
 pub use open::{Migration, migrate, migration_sql, open, open_existing, open_marks};
 pub use owner::fresh_owner;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{PostgresFence, PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]
 pub use redis::{Fenced, RedisFence, RedisOptions, RedisStore};
 pub use request::{Claim, Ending, LeaseRef, Opening, WorkResult};

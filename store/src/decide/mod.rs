@@ -14,7 +14,7 @@ pub(crate) use renew::renew;
 #[cfg(any(feature = "sqlite", feature = "redis"))]
 pub(crate) use row::micros;
 pub(crate) use row::{At, Effects, Held, Row, Write};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use standing::greatest_believed;
 pub(crate) use standing::{Reason, Standing};
 pub(crate) use vacate::{release, revoke, withdraw};

@@ -261,7 +261,7 @@ fn superseded(claim: &Claim, why: &str) -> StoreError {
     )
 }
 
-fn token(value: Option<i64>) -> Option<FencingToken> {
+pub(super) fn token(value: Option<i64>) -> Option<FencingToken> {
     value.and_then(|value| u64::try_from(value).ok()).and_then(FencingToken::new)
 }
 
@@ -269,7 +269,7 @@ fn micros(value: i64) -> Duration {
     Duration::from_micros(u64::try_from(value).unwrap_or(0))
 }
 
-fn instant(value: i64) -> SystemTime {
+pub(super) fn instant(value: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH.checked_add(micros(value)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 

@@ -8,6 +8,7 @@ mod calls;
 mod doctor;
 mod driver;
 mod failure;
+mod fence;
 mod link;
 mod options;
 mod passwords;
@@ -17,5 +18,6 @@ mod store;
 mod tls;
 mod url;
 
+pub use fence::PostgresFence;
 pub use options::PostgresOptions;
 pub use store::PostgresStore;

@@ -108,7 +108,7 @@ impl Fixture for InSchema {
 }
 
 /// The number of cases is written down: one that is no longer there is a failure too.
-fn check(report: &Report, ran: usize, skipped: usize) {
+pub fn check(report: &Report, ran: usize, skipped: usize) {
     println!("{report}");
     assert!(report.failed.is_empty(), "{report}");
     assert_eq!((report.ran, report.skipped.len()), (ran, skipped), "{report}");

@@ -1,7 +1,15 @@
 //! The PostgreSQL store, on servers that these tests start.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+// Helpers outside a #[test] function are tests all the same.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, unreachable_pub)]
 
 #[path = "../servers/mod.rs"]
 mod servers;
 
+mod blocked;
 mod conformance;
+mod crashes;
+mod fence;
+mod help;
+mod pooler;
+mod setup;
+mod wire;

@@ -62,7 +62,9 @@ impl Guarded {
             echo "$pid" >"$pids"
             read -r word || word=gone
             kill -s "$signal" "$pid" 2>/dev/null
+            (sleep 10; kill -9 "$pid") >/dev/null 2>&1 & late=$!
             wait "$pid"
+            kill "$late" 2>/dev/null
             [ "$word" = keep ] || rm -rf "${log%/*}""#;
         let server = self.command(program, arguments);
         let mut guard = Command::new("sh");
@@ -80,6 +82,15 @@ impl Guarded {
     /// The server's process, once the guard has started it.
     pub fn pid(&self) -> Option<i32> {
         fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()
+    }
+
+    /// Whether the server has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.pid().is_some_and(|pid| {
+            let found = fs::read_to_string(format!("/proc/{pid}/stat"));
+            found
+                .map_or(true, |line| line.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')))
+        })
     }
 
     /// Ends the server and keeps the folder.

@@ -3,5 +3,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod guard;
+pub mod pgbouncer;
 pub mod postgres;
+pub mod proxy;
 pub mod redis;

@@ -68,15 +68,39 @@ impl Server {
         server
     }
 
+    /// A server that follows another one, and can be promoted.
+    pub fn standby_of(primary: &Self) -> Self {
+        let guarded = Guarded::folder("standby");
+        let data = guarded.path().join("data");
+        let port = primary.port.to_string();
+        let from = ["-h", "127.0.0.1", "-p", &port, "-U", "lease", "-c", "fast", "-R", "-D"];
+        let arguments: Vec<&str> = from.into_iter().chain([data.to_str().unwrap()]).collect();
+        guarded.run(&program("pg_basebackup"), &arguments);
+        let here = guarded.path().to_str().unwrap().to_owned();
+        let settings = guarded.path().join("data/postgresql.auto.conf");
+        let settings = std::fs::read_to_string(settings).unwrap();
+        let settings = settings.replace(primary.guarded.path().to_str().unwrap(), &here);
+        guarded.write("data/postgresql.auto.conf", &settings);
+        let mut server = Self { guarded, port: 0 };
+        server.up();
+        server
+    }
+
     /// Starts it where it does not run, on its port or a new one, and waits until it answers.
     pub fn up(&mut self) {
         if self.port == 0 {
             self.port = free_port();
         }
         let (data, port) = (self.guarded.path().join("data"), self.port.to_string());
-        self.guarded.start(&program("postgres"), &["-D", data.to_str().unwrap(), "-p", &port], "INT");
+        let arguments = ["-D", data.to_str().unwrap(), "-p", &port];
+        self.guarded.start(&program("postgres"), &arguments, "QUIT");
         let begun = Instant::now();
         while self.try_sql("postgres", "SELECT 1").is_err() {
+            // After a crash it may find that its predecessor's memory is not free yet.
+            if self.guarded.has_ended() {
+                self.guarded.stop();
+                self.guarded.start(&program("postgres"), &arguments, "QUIT");
+            }
             assert!(begun.elapsed() < PATIENCE, "the server does not answer: {}", self.guarded.log());
             thread::sleep(Duration::from_millis(20));
         }
@@ -85,9 +109,15 @@ impl Server {
     /// Ends it as a crash does: nothing is written any more.
     pub fn kill(&mut self) {
         let pid = self.guarded.pid().unwrap();
-        let group = rustix::process::Pid::from_raw(pid).unwrap();
-        // The postmaster's children end when it is gone.
-        rustix::process::kill_process(group, rustix::process::Signal::KILL).unwrap();
+        // Those that it started, too: one that lived on for a moment would keep the next server from starting.
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        for process in
+            [pid].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok()))
+        {
+            let process = rustix::process::Pid::from_raw(process).unwrap();
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        }
         self.guarded.stop();
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {

@@ -581,3 +581,30 @@ BEGIN
     END IF;
     RETURN p_epoch;
 END $lease$;
+
+-- The strict half of a guard, after the mark: refuses a lease that is not the latest committed grant any more. It looks,
+-- and locks nothing, so that it holds up no renewal, grant or revoke.
+CREATE OR REPLACE FUNCTION {schema}.lease_fence_strict_1(
+    p_resource bytea, p_token bigint, p_owner bigint, p_epoch bigint
+) RETURNS void LANGUAGE plpgsql AS $lease$
+DECLARE
+    r {schema}.lease_row;
+    here bigint;
+BEGIN
+    -- Elsewhere a transaction does not see what was committed since it began.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'lease fence: not strict under this isolation' USING ERRCODE = 'LF005';
+    END IF;
+    SELECT s.epoch INTO STRICT here FROM {schema}.lease_store AS s;
+    SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_resource;
+    IF here <> p_epoch OR r.epoch <> here THEN
+        RAISE EXCEPTION 'lease fence: lost, the epoch is another' USING ERRCODE = 'LF006';
+    END IF;
+    IF r.token = p_token AND r.owner = p_owner AND NOT r.retained THEN
+        RETURN;
+    END IF;
+    IF r.last_issued > p_token THEN
+        RAISE EXCEPTION 'lease fence: stale token' USING ERRCODE = 'LF002', DETAIL = r.last_issued::text;
+    END IF;
+    RAISE EXCEPTION 'lease fence: lost, it was given back or revoked' USING ERRCODE = 'LF006';
+END $lease$;

@@ -1,0 +1,65 @@
+-- The marks of fences, in the database whose writes they guard. A token is judged where the mark is written, in the
+-- transaction of the write, so that plain SQL of any driver is held to the same rules.
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+CREATE TABLE IF NOT EXISTS {schema}.lease_fence (
+    store text COLLATE "C" NOT NULL,
+    resource bytea NOT NULL,
+    slot bigint NOT NULL,
+    token bigint NOT NULL,
+    owner bigint NOT NULL,
+    at bigint NOT NULL,
+    PRIMARY KEY (store, resource, slot)
+) WITH (fillfactor = 50);
+
+CREATE TABLE IF NOT EXISTS {schema}.lease_fence_floor (
+    store text COLLATE "C" PRIMARY KEY,
+    token bigint NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS {schema}.lease_fence_log (
+    at bigint NOT NULL,
+    store text NOT NULL,
+    resource bytea NOT NULL,
+    slot bigint NOT NULL,
+    was bigint NOT NULL,
+    becomes bigint,
+    reason text NOT NULL
+);
+
+-- Writes the mark, also where it does not rise: that is what makes two guarded transactions follow each other. Whoever is
+-- refused here has its transaction aborted.
+CREATE OR REPLACE FUNCTION {schema}.lease_fence_pass_1(
+    p_store text, p_resource bytea, p_slot bigint, p_token bigint, p_owner bigint
+) RETURNS void LANGUAGE plpgsql SET lock_timeout = '5s' AS $lease$
+DECLARE
+    wall bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    mark {schema}.lease_fence;
+    written xid;
+BEGIN
+    IF p_token < 1 OR p_token > wall + 31536000000000 THEN
+        RAISE EXCEPTION 'lease fence: token out of range' USING ERRCODE = 'LF001';
+    END IF;
+    INSERT INTO {schema}.lease_fence AS m VALUES (p_store, p_resource, p_slot, p_token, p_owner, wall)
+    ON CONFLICT (store, resource, slot) DO UPDATE SET token = excluded.token, owner = excluded.owner, at = excluded.at
+    WHERE m.token < excluded.token OR (m.token = excluded.token AND m.owner IN (excluded.owner, 0));
+    IF NOT FOUND THEN
+        SELECT * INTO mark FROM {schema}.lease_fence AS m
+        WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot;
+        IF mark.token = p_token THEN
+            RAISE EXCEPTION 'lease fence: rewound' USING ERRCODE = 'LF003', DETAIL = mark.owner::text;
+        END IF;
+        RAISE EXCEPTION 'lease fence: stale token' USING ERRCODE = 'LF002', DETAIL = mark.token::text;
+    END IF;
+    SELECT m.xmin INTO written FROM {schema}.lease_fence AS m
+    WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot;
+    -- It could be rolled back alone, and leave writes without their guard.
+    IF written <> pg_current_xact_id()::xid THEN
+        RAISE EXCEPTION 'lease fence: inside a savepoint' USING ERRCODE = 'LF004';
+    END IF;
+    -- After the write: a mark that is being pruned has raised the floor by then.
+    SELECT f.token INTO mark.token FROM {schema}.lease_fence_floor AS f WHERE f.store = p_store;
+    IF p_token < mark.token THEN
+        RAISE EXCEPTION 'lease fence: stale token' USING ERRCODE = 'LF002', DETAIL = mark.token::text;
+    END IF;
+END $lease$;

@@ -1,0 +1,130 @@
+//! A row that somebody keeps locked for longer than a lease on it lasts: the clock is read after the wait.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lease_machines::{OwnerId, Rejection};
+use lease_machines_store::conformance::block_on;
+use lease_machines_store::{Acquired, LeaseRef, PostgresStore, Renewed, Store};
+
+use crate::help::{claim, claim_for, granted, lease};
+use crate::servers::postgres::{Server, runtime};
+
+const TTL: Duration = Duration::from_millis(300);
+
+/// Begins a transaction with something in it, and gives what says more in it.
+pub fn harmed(schema: &str, harm: &str) -> impl Fn(&str) + use<> {
+    let blocker = runtime().block_on(Server::shared().client("postgres")).unwrap();
+    let say = move |text: &str| runtime().block_on(blocker.batch_execute(text)).unwrap();
+    say(&format!("BEGIN; {}", harm.replace("{schema}", schema)));
+    say
+}
+
+/// Does something to the row in a transaction, has `asked` begin meanwhile, and ends the transaction when the lease is
+/// over and the request is seen to wait.
+fn while_blocked<T: Send>(schema: &str, harm: &str, end: &str, asked: impl FnOnce() -> T + Send) -> T {
+    let server = Server::shared();
+    let say = harmed(schema, harm);
+    let waiting = format!(
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"{schema}\".%'"
+    );
+    thread::scope(|scope| {
+        let asking = scope.spawn(asked);
+        let begun = Instant::now();
+        while begun.elapsed() < TTL + Duration::from_millis(100) || server.sql(&waiting).is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for the row");
+            thread::sleep(Duration::from_millis(10));
+        }
+        say(end);
+        asking.join().unwrap()
+    })
+}
+
+const LOCKED: &str = "SELECT FROM {schema}.lease_row FOR UPDATE";
+const UPDATED: &str = "UPDATE {schema}.lease_row SET label = 'touched'";
+const INSERTED: &str = "INSERT INTO {schema}.lease_row (name, last_issued, observed) VALUES ('job', 0, 0)";
+
+#[test]
+fn an_expiry_counts_from_after_the_wait() {
+    for (harm, end) in [(LOCKED, "COMMIT"), (UPDATED, "COMMIT"), (UPDATED, "ROLLBACK")] {
+        let (schema, url) = Server::shared().fresh();
+        let store = PostgresStore::open(&url).unwrap();
+        let held = granted(&store, claim_for("job", 1, TTL));
+        let held = lease("job", 1, held);
+        let late = while_blocked(&schema, harm, end, || block_on(store.renew(held.clone(), TTL)).unwrap());
+        let Renewed::Rejected(why) = late else { panic!("{harm} {end}: a lease was revived: {late:?}") };
+        assert_eq!(why.reason, Rejection::Expired, "{harm} {end}");
+    }
+}
+
+#[test]
+fn a_grant_lasts_from_after_the_wait() {
+    for (harm, end) in [
+        (LOCKED, "COMMIT"),
+        (UPDATED, "COMMIT"),
+        (UPDATED, "ROLLBACK"),
+        (INSERTED, "COMMIT"),
+        (INSERTED, "ROLLBACK"),
+    ] {
+        let (schema, url) = Server::shared().fresh();
+        let store = PostgresStore::open(&url).unwrap();
+        if harm != INSERTED {
+            let held = granted(&store, claim_for("job", 1, TTL));
+            assert!(held.token.value() > 0);
+        }
+        let next = while_blocked(&schema, harm, end, || {
+            // Without the check that the answer comes in time, which would hide a clock that was read before the wait.
+            block_on(store.acquire(claim_for("job", 2, Duration::from_secs(9)))).unwrap()
+        });
+        let Acquired::Granted(grant) = next else { panic!("{harm} {end}: {next:?}") };
+        let left = block_on(store.inspect(claim("job", 2).resource)).unwrap().occupant.unwrap().remaining;
+        assert!(
+            left > Duration::from_secs(9) - TTL,
+            "{harm} {end}: of 9 s, {left:?} were left after the wait"
+        );
+        assert_eq!(grant.ttl, Duration::from_secs(9));
+    }
+}
+
+#[test]
+fn a_first_grant_and_a_withdrawal_come_one_after_the_other() {
+    let (schema, url) = Server::shared().fresh();
+    let store = PostgresStore::open(&url).unwrap();
+    let answer = while_blocked(&schema, INSERTED, "ROLLBACK", || {
+        thread::scope(|scope| {
+            let acquire = scope.spawn(|| block_on(store.acquire(claim("job", 1))));
+            let withdraw =
+                scope.spawn(|| block_on(store.withdraw(claim("job", 1).resource, OwnerId::new(1))));
+            (acquire.join().unwrap(), withdraw.join().unwrap())
+        })
+    });
+    assert!(answer.1.is_ok(), "{answer:?}");
+    let left = block_on(store.inspect(claim("job", 1).resource)).unwrap();
+    assert!(left.occupant.is_none(), "a withdrawn owner holds it, after {answer:?}");
+}
+
+#[test]
+fn a_lock_is_waited_for_no_longer_than_the_caller_allows() {
+    let (schema, url) = Server::shared().fresh();
+    let store = PostgresStore::open(&format!("{url}&timeout=500ms")).unwrap();
+    let held: LeaseRef = lease("job", 1, granted(&store, claim("job", 1)));
+    let say = harmed(&schema, LOCKED);
+    let error = block_on(store.renew(held.clone(), TTL)).unwrap_err();
+    say("COMMIT");
+    assert_eq!(error.undecided(), lease_machines_store::Undecided::NotDone, "{error:?}");
+    assert!(matches!(block_on(store.renew(held, TTL)).unwrap(), Renewed::Renewed(_)));
+}
+
+#[test]
+fn renewals_of_many_skip_what_is_locked_and_ask_for_it_alone() {
+    let (schema, url) = Server::shared().fresh();
+    let store = PostgresStore::open(&url).unwrap();
+    let leases: Vec<_> = ["a", "b", "c"]
+        .map(|name| (lease(name, 1, granted(&store, claim(name, 1))), Duration::from_secs(70)))
+        .into();
+    let locked = "SELECT FROM {schema}.lease_row WHERE name = 'b' FOR UPDATE";
+    let answers = while_blocked(&schema, locked, "COMMIT", || block_on(store.renew_many(leases)).unwrap());
+    for (answer, name) in answers.iter().zip(["a", "b", "c"]) {
+        assert!(matches!(answer, Ok(Renewed::Renewed(_))), "{name}: {answer:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Behind PgBouncer in transaction mode.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use lease_machines_store::conformance::{self, Fixture, Subject};
+use lease_machines_store::{PostgresStore, Store, StoreError};
+
+use crate::conformance::check;
+use crate::help::{claim, granted};
+use crate::servers::pgbouncer::Pooler;
+use crate::servers::postgres::Server;
+use crate::servers::proxy::Proxy;
+
+/// The one that the tests share. It leaves out what a connection's start asks for, which others refuse.
+fn pooler() -> &'static Pooler {
+    static POOLER: OnceLock<Pooler> = OnceLock::new();
+    POOLER.get_or_init(|| Pooler::start(Server::shared().port, ""))
+}
+
+fn url(port: u16, schema: &str) -> String {
+    format!("postgres://lease@127.0.0.1:{port}/postgres?schema={schema}&sslmode=disable")
+}
+
+struct Pooled;
+
+struct Behind(Arc<PostgresStore>, String);
+
+impl Subject for Pooled {
+    fn name(&self) -> String {
+        "postgres behind PgBouncer".to_owned()
+    }
+
+    fn fresh(&self) -> Result<Box<dyn Fixture>, StoreError> {
+        let url = url(pooler().port, &Server::shared().fresh().0);
+        Ok(Box::new(Behind(Arc::new(PostgresStore::open(&url)?), url)))
+    }
+}
+
+impl Fixture for Behind {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0) as Arc<dyn Store>
+    }
+
+    fn another(&self) -> Option<Arc<dyn Store>> {
+        PostgresStore::open(&self.1).ok().map(|store| Arc::new(store) as Arc<dyn Store>)
+    }
+
+    fn pass(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn is_driven(&self) -> bool {
+        false
+    }
+
+    fn unit(&self) -> Duration {
+        Duration::from_millis(200)
+    }
+}
+
+#[test]
+fn passes_behind_a_pooler() {
+    check(&conformance::run(&Pooled), 59, 3);
+}
+
+#[test]
+fn a_pooler_is_found_out_before_a_statement_has_a_name() {
+    let server = Server::shared();
+    let silent = Pooler::start(server.port, "ignore_startup_parameters = options");
+    for (pooler, refuses) in [(pooler().port, true), (silent.port, false)] {
+        let proxy = Proxy::start(pooler);
+        let (schema, _) = server.fresh();
+        let store = PostgresStore::open(&url(proxy.port, &schema)).unwrap();
+        for owner in 1..=5 {
+            let _ = granted(&store, claim(&format!("job-{owner}"), owner));
+        }
+        assert_eq!(proxy.named(), 0, "refuses {refuses}");
+    }
+    let proxy = Proxy::start(server.port);
+    let (schema, _) = server.fresh();
+    let _ = granted(&PostgresStore::open(&url(proxy.port, &schema)).unwrap(), claim("job", 1));
+    assert!(proxy.named() > 0, "a direct connection is one, and is used as one");
+}

@@ -1,0 +1,142 @@
+//! Setting up, rights, and what is said where something is wrong.
+
+use std::thread;
+
+use lease_machines_store::conformance::block_on;
+use lease_machines_store::{
+    ErrorKind, Migration, PostgresStore, Store, StoreError, Undecided, migrate, migration_sql,
+};
+
+use crate::help::{claim, granted};
+use crate::servers::guard::free_port;
+use crate::servers::postgres::{Server, fresh_name};
+
+fn refused(url: &str) -> StoreError {
+    let store = PostgresStore::open(url).unwrap();
+    block_on(store.acquire(claim("job", 1))).unwrap_err()
+}
+
+#[test]
+fn fifty_migrates_at_once_open_one_epoch() {
+    let server = Server::shared();
+    let url = server.url(&fresh_name());
+    thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| migrate(&url).unwrap());
+        }
+    });
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    let epochs =
+        (0..2).map(|_| block_on(PostgresStore::open(&url).unwrap().epoch()).unwrap()).collect::<Vec<_>>();
+    assert_eq!(epochs[0], epochs[1]);
+}
+
+#[test]
+fn a_role_with_the_rights_that_are_printed_uses_a_store_that_was_printed() {
+    let server = Server::shared();
+    let schema = fresh_name();
+    let sql = migration_sql(&server.url(&schema)).unwrap();
+    let role = format!("role_{schema}");
+    let (set_up, grants) = sql.split_once("-- What a role").unwrap();
+    server.sql(set_up);
+    server.sql(&format!("CREATE ROLE {role} LOGIN"));
+    let url = server.url(&schema).replace("lease@", &format!("{role}@"));
+    let error = refused(&url);
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Permission, Undecided::Refused), "{error:?}");
+    let grants: Vec<&str> = grants.lines().filter_map(|line| line.strip_prefix("-- GRANT")).collect();
+    assert_eq!(grants.len(), 3);
+    for grant in grants {
+        server.sql(&format!("GRANT{}", grant.replace("application", &role)));
+    }
+    let store = PostgresStore::open(&url).unwrap();
+    let held = crate::help::lease("job", 1, granted(&store, claim("job", 1)));
+    assert!(block_on(store.renew(held.clone(), std::time::Duration::from_secs(70))).is_ok());
+    assert!(block_on(store.release(held, Default::default())).is_ok());
+    assert!(block_on(store.prune(std::time::Duration::ZERO)).is_ok());
+    let epoch = block_on(store.epoch()).unwrap();
+    assert_ne!(block_on(store.open_epoch(lease_machines_store::Opening::new(epoch))).unwrap(), epoch);
+    assert!(block_on(store.doctor()).is_ok());
+    // It is up to date, and says so also to a role that may create nothing.
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+}
+
+#[test]
+fn what_is_wrong_is_said_without_the_password() {
+    let server = Server::shared();
+    let (schema, url) = server.fresh();
+    server.sql("DROP ROLE IF EXISTS guarded; CREATE ROLE guarded LOGIN PASSWORD 'right'");
+    let at = format!("127.0.0.1:{}", server.port);
+    let cases = [
+        (format!("postgres://guarded:s3cret@{at}/postgres?schema={schema}"), ErrorKind::Permission),
+        (format!("postgres://lease:s3cret@{at}/missing?schema={schema}"), ErrorKind::Configuration),
+        (format!("postgres://lease:s3cret@127.0.0.1:{}/postgres", free_port()), ErrorKind::Unreachable),
+        ("postgres://lease:s3cret@host.invalid/postgres".to_owned(), ErrorKind::Unreachable),
+        (format!("postgres://lease:s3cret@{at}/postgres?schema=never"), ErrorKind::NotSetUp),
+    ];
+    for (url, kind) in cases {
+        let error = refused(&url);
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert_ne!(error.undecided(), Undecided::Unknown, "nothing was sent: {error:?}");
+        let told = format!("{error} {error:?} {:?}", PostgresStore::open(&url).unwrap());
+        assert!(!told.contains("s3cret"), "{told}");
+        assert!(told.contains("postgres://"), "{told}");
+    }
+    for wrong in [
+        "bogus=1",
+        "timeout=soon",
+        "history=0",
+        "pooler=maybe",
+        "sslmode=no",
+        "connections=0",
+        "max_ttl=400d",
+    ] {
+        let error = PostgresStore::open(&format!("postgres://a:s3cret@h/d?{wrong}")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+    server.sql(&format!("DELETE FROM {schema}.lease_store"));
+    assert_eq!(refused(&url).kind(), ErrorKind::NotSetUp);
+}
+
+#[test]
+fn tables_of_another_shape_are_told_from_a_wiped_store() {
+    let server = Server::shared();
+    let (schema, url) = server.fresh();
+    server.sql(&format!("ALTER TABLE {schema}.lease_row RENAME COLUMN label TO tag"));
+    assert_eq!(refused(&url).kind(), ErrorKind::Schema);
+    let (schema, url) = server.fresh();
+    server.sql(&format!("UPDATE {schema}.lease_store SET version = 9, usable_by = 9"));
+    for kind in [refused(&url).kind(), migrate(&url).unwrap_err().kind()] {
+        assert_eq!(kind, ErrorKind::Schema);
+    }
+    // A later one that still admits this program.
+    server.sql(&format!(
+        "UPDATE {schema}.lease_store SET usable_by = 1; ALTER TABLE {schema}.lease_row ADD more text"
+    ));
+    assert!(granted(&PostgresStore::open(&url).unwrap(), claim("job", 1)).token.value() > 0);
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+}
+
+#[test]
+fn a_database_that_asks_for_serializable_changes_nothing() {
+    let server = Server::shared();
+    server.sql("DROP ROLE IF EXISTS strict; CREATE ROLE strict SUPERUSER LOGIN");
+    server.sql("ALTER ROLE strict SET default_transaction_isolation = 'serializable'");
+    server.sql("ALTER ROLE strict SET synchronous_commit = off");
+    let (_, url) = server.fresh();
+    let url = url.replace("lease@", "strict@");
+    let store = PostgresStore::open(&url).unwrap();
+    thread::scope(|scope| {
+        for owner in 1..=8 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let claim = claim("job", owner * 100 + round);
+                    let withdrawn = (claim.resource.clone(), claim.owner);
+                    let _ = block_on(store.acquire(claim)).unwrap();
+                    let _ = block_on(store.withdraw(withdrawn.0, withdrawn.1)).unwrap();
+                }
+            });
+        }
+    });
+}
