@@ -2,7 +2,6 @@
 --
 -- KEYS: the bucket. ARGV: what is asked; the time, or '' for the server's own; then what the question has beside.
 local bucket, ask = KEYS[1], ARGV[1]
-local HOUR = 3600e6
 local LAST, SEEN, OWNER, TOKEN, SINCE, UNTIL, EPOCH, KEPT, LABEL, IDENTITY, GONE, GONE_OWNER, GONE_HOW =
   1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 18
 
@@ -96,10 +95,6 @@ function asked.prune()
     if kind == 'd' then
       local name, once = string.match(field, '^d([^%z]+)%z(.*)$')
       if cmsgpack.unpack(value)[5] <= before and good[name] ~= '=' .. once then gone[#gone + 1] = field end
-    elseif kind == 'w' then
-      local young = false
-      for when in string.gmatch(value, ' (%d+);') do young = young or tonumber(when) > now - HOUR end
-      if not young then gone[#gone + 1] = field end
     end
   end
   for index = 1, #gone, 1000 do

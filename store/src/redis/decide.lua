@@ -9,7 +9,9 @@
 -- are therefore texts of digits: never add to them, or print a number, but by the functions below.
 local bucket, past = KEYS[1], KEYS[2]
 local ask, believed, name, keep = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local GREATEST, YEAR, HOUR = '9223372036854775807', 31536e9, 3600e6
+local GREATEST, YEAR = '9223372036854775807', 31536e9
+-- Withdrawn owners are remembered for longer than any request of theirs is on its way: an hour, in ms.
+local REMEMBER = '3600000'
 -- The fields of a row.
 local LAST, SEEN, OWNER, TOKEN, SINCE, UNTIL, EPOCH, KEPT, TOLD, RENEWED, RENEWALS, LABEL, IDENTITY, ASKER, ATTEMPT,
   GONE, GONE_OWNER, GONE_HOW, FIELDS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 18
@@ -33,11 +35,11 @@ if not now then
   now = time[1] * 1e6 + time[2]
 end
 
-local read = {'e', 'f', 'n', 't', 'm', 'r' .. name, 'w' .. name}
+local read = {'e', 'f', 'n', 't', 'm', 'r' .. name}
 if ask == 'acquire' or ask == 'reacquire' then
-  if ARGV[11] ~= '' then read[8] = 'd' .. name .. '\0' .. string.sub(ARGV[11], 2) end
+  if ARGV[11] ~= '' then read[7] = 'd' .. name .. '\0' .. string.sub(ARGV[11], 2) end
 elseif ask == 'inspect' then
-  read[8] = 'g' .. name
+  read[7] = 'g' .. name
 end
 local found = redis.call('HMGET', bucket, unpack(read))
 local epoch, floor, count, top = found[1], found[2], tonumber(found[3]), found[4]
@@ -126,11 +128,8 @@ local function next_token()
   return less(last, GREATEST) and plus_one(last)
 end
 
-local function withdrawn(owner)
-  for who in string.gmatch(found[7] or '', '(%x+) %d+;') do
-    if who == owner then return true end
-  end
-end
+-- A key of its own for each, which the server forgets by itself: in the bucket they would pile up.
+local function withdrawal(owner) return bucket .. ':withdrawn:' .. name .. '\0' .. owner end
 
 -- An answer that says that a lease is over has to stay true.
 local function expired()
@@ -162,8 +161,8 @@ local asked = {}
 function asked.acquire(again)
   local owner, ttl, attempt, label, identity = ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9], ARGV[10]
   if believed ~= '' and believed ~= epoch then return say('epoch') end
-  if found[8] then return say('done', cmsgpack.unpack(found[8])) end
-  if withdrawn(owner) then return say('superseded', 'the owner has withdrawn') end
+  if found[7] then return say('done', cmsgpack.unpack(found[7])) end
+  if redis.call('EXISTS', withdrawal(owner)) == 1 then return say('superseded', 'the owner has withdrawn') end
   if row[ASKER] == owner and not less(row[ATTEMPT], attempt) then
     local own = held and row[OWNER] == owner and row[EPOCH] == epoch and row[KEPT] == 0
     if own and live() then return say('granted', row[TOKEN], row[UNTIL] - at) end
@@ -235,12 +234,7 @@ end
 
 function asked.withdraw()
   local owner = ARGV[6]
-  -- Remembered for longer than any request of this owner's is on its way.
-  local others = {}
-  for who, when in string.gmatch(found[7] or '', '(%x+) (%d+);') do
-    if who ~= owner and tonumber(when) > now - HOUR then others[#others + 1] = who .. ' ' .. when .. ';' end
-  end
-  redis.call('HSET', bucket, 'w' .. name, table.concat(others) .. owner .. ' ' .. digits(now) .. ';')
+  redis.call('SET', withdrawal(owner), '1', 'PX', REMEMBER)
   if held and row[OWNER] == owner and row[KEPT] == 0 then
     if not live() then return expired() end
     tell('withdrawn')
@@ -272,7 +266,7 @@ function asked.revoke()
 end
 
 function asked.inspect()
-  return say('seen', row[LAST], occupant(), not held and gone(), found[8] and cmsgpack.unpack(found[8]))
+  return say('seen', row[LAST], occupant(), not held and gone(), found[7] and cmsgpack.unpack(found[7]))
 end
 
 function asked.history()

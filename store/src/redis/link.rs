@@ -188,6 +188,11 @@ impl Link {
                 server.eviction
             ));
         }
+        // What it says of its log then is not true later: recorded so, the next restart would be taken for a loss.
+        if server.loading {
+            let message = format!("{}: it is still loading its data", self.target);
+            return Err(StoreError::new(ErrorKind::Unreachable, message));
+        }
         if server.replica {
             let message = format!("{}: it is a replica, which decides nothing", self.target);
             return Err(StoreError::new(ErrorKind::Unreachable, message));

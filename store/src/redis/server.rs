@@ -18,6 +18,8 @@ pub(super) struct Server {
     pub(super) former: String,
     pub(super) eviction: String,
     pub(super) maxmemory: u64,
+    /// It reads its data, and has switched its log off for so long.
+    pub(super) loading: bool,
     pub(super) aof: bool,
     /// `None` where the server does not let it be asked.
     pub(super) fsync: Option<String>,
@@ -47,6 +49,7 @@ impl Server {
                 "maxmemory_policy" => server.eviction = value.to_owned(),
                 "maxmemory" => server.maxmemory = number(),
                 "used_memory" => server.used_memory = number(),
+                "loading" | "async_loading" => server.loading |= value == "1",
                 "aof_enabled" => server.aof = value == "1",
                 _ => {}
             }
@@ -86,6 +89,13 @@ mod tests {
         assert!(old("redis_version:6.0.16\r\n") && old("redis_version:5.9.9\r\n") && old(""));
         assert!(!old("redis_version:6.2.0\r\n") && !old("redis_version:10.0.0\r\n"));
         assert!(!old("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n"));
+    }
+
+    #[test]
+    fn a_server_that_reads_its_data_says_so() {
+        let loading = |info: &str| Server::read(info, &[]).loading;
+        assert!(loading("loading:1\r\naof_enabled:0\r\n") && loading("loading:0\r\nasync_loading:1\r\n"));
+        assert!(!loading("loading:0\r\nasync_loading:0\r\nloading_start_time:1\r\n"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod common;
 mod conformance;
 mod fence;
+mod load;
 mod losses;
 mod proxy;
 mod refusals;
