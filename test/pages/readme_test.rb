@@ -9,8 +9,9 @@ require_relative "../test_helper"
 #
 #   ruby     as test/pages/example.rb says
 #   sh       with bash -eu, in an empty folder, with `lease` on the path; it must succeed
-#   console  the same, line by line: "$ command", and then exactly what it prints; "..." stands for anything, and a last line
-#            "[exit N]" for a status other than 0; what begins with "cargo" runs at the root instead, as in a fresh clone
+#   console  the same, line by line: "$ command", and then exactly what it prints; "..." stands for anything, a token of 16
+#            digits for any other of a store's (they rise with its clock), and a last line "[exit N]" for a status other than
+#            0; what begins with "cargo" runs at the root instead, as in a fresh clone
 #   rust     as a doctest of a crate that includes the page
 #
 # A block after a line <!-- not run: REASON --> is counted as skipped.
@@ -68,7 +69,8 @@ class ReadmeTest < Minitest::Test
         command, expected = piece.delete_prefix("$ ").split("\n", 2)
         output, status = bash(command, folder)
         exit_code = expected[/^\[exit (\d+)\]\n*\z/, 1].to_i
-        pattern = Regexp.escape(expected.sub(/^\[exit \d+\]\n*\z/, "").strip).gsub('\.\.\.', ".*")
+        pattern = Regexp.escape(expected.sub(/^\[exit \d+\]\n*\z/, "").strip)
+        pattern = pattern.gsub('\.\.\.', ".*").gsub(/\b\d{16}\b/) { '\d{16}' }
 
         assert_match(/\A#{pattern}\z/m, output.strip, "#{page}:#{line}: #{command}")
         assert_equal exit_code, status.exitstatus, "#{page}:#{line}: #{command}"
