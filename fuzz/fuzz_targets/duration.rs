@@ -1,4 +1,4 @@
-//! No text makes `parse_duration` panic, and what it read means the same when it is written in nanoseconds.
+//! No text makes `parse_duration` panic, and what it read means the same when it is written in milliseconds.
 
 #![no_main]
 
@@ -9,8 +9,8 @@ fuzz_target!(|text: &str| {
     match parse_duration(text) {
         Ok(duration) => {
             assert!(text.starts_with(|c: char| c.is_ascii_digit()));
-            assert_eq!(parse_duration(&format!("{}ns", duration.as_nanos())), Ok(duration));
+            assert_eq!(parse_duration(&format!("{}ms", duration.as_millis())), Ok(duration));
         }
-        Err(error) => assert!(error.to_string().contains(&format!("{text:?}"))),
+        Err(error) => assert!(error.to_string().contains("; expected a number")),
     }
 });

@@ -59,7 +59,7 @@ impl Guard {
         self.said = true;
         let shared = self.lease.shared();
         shared.end();
-        shared.core.submit(Order::Finish { id: shared.id, result, reply });
+        shared.hub.submit(Order::Finish { id: shared.id, result, reply });
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::fork::Process;
-use crate::scheduler::{Core, Order};
+use crate::scheduler::{Hub, Order};
 use crate::{LossReason, StopCause};
 
 /// Where a lease stands.
@@ -158,7 +158,7 @@ impl Lease {
     pub fn fenced(&self) {
         if self.shared.process.is_current() {
             self.shared.close(LeaseState::Fenced);
-            self.shared.core.submit(Order::Fenced(self.shared.id));
+            self.shared.hub.submit(Order::Fenced(self.shared.id));
         }
     }
 }
@@ -171,7 +171,7 @@ impl fmt::Debug for Lease {
 
 /// What the scheduler and the lease's holders share.
 pub(crate) struct Shared {
-    pub(crate) core: Arc<Core>,
+    pub(crate) hub: Arc<Hub>,
     pub(crate) id: u64,
     pub(crate) process: Process,
     pub(crate) lease: LeaseRef,
@@ -192,10 +192,10 @@ struct View {
 }
 
 impl Shared {
-    pub(crate) fn new(core: Arc<Core>, id: u64, lease: LeaseRef, epoch: Epoch, holder: Holder) -> Self {
+    pub(crate) fn new(hub: Arc<Hub>, id: u64, lease: LeaseRef, epoch: Epoch, holder: Holder) -> Self {
         let shared = Self {
             process: Process::current(),
-            core,
+            hub,
             id,
             lease,
             epoch,
@@ -267,7 +267,7 @@ impl Shared {
             return Duration::ZERO;
         }
         let deadline = Duration::from_nanos(self.deadline.load(Ordering::Acquire));
-        deadline.saturating_sub(self.core.clock.now())
+        deadline.saturating_sub(self.hub.clock.now())
     }
 
     fn state(&self) -> LeaseState {
@@ -276,7 +276,7 @@ impl Shared {
             return LeaseState::Expired;
         }
         let view = self.view();
-        view.closed.unwrap_or_else(|| seen(view.holder.state_at(self.core.clock.now())))
+        view.closed.unwrap_or_else(|| seen(view.holder.state_at(self.hub.clock.now())))
     }
 
     fn close(&self, state: LeaseState) {

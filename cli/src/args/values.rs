@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
-use lease_machines_store::Epoch;
-
-use crate::duration;
+use lease_machines_store::{Epoch, parse_duration};
 
 /// The greatest token of any store: a signed 64-bit column has to hold it.
 const GREATEST: u64 = i64::MAX as u64;
@@ -24,7 +22,7 @@ impl Wait {
         if text == "forever" {
             return Ok(Self::Forever);
         }
-        duration::parse(text).map(Self::For).map_err(|error| format!("{error}; or `forever`"))
+        parse_duration(text).map(Self::For).map_err(|error| format!("{error}; or `forever`"))
     }
 }
 

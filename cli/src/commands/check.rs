@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use lease_machines_store::{Inspection, ResourceName};
+use lease_machines_store::{Inspection, ResourceName, parse_duration};
 use serde::Serialize;
 
 use super::Outcome;
@@ -25,11 +25,11 @@ pub(crate) struct Check {
 
     /// The longest that one holder may take: a bare number is seconds, 90m or 2h works too. Time that only --at-least
     /// adds does not count
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     held_max: Option<Duration>,
 
     /// The longest that may pass after work ended well: a bare number is seconds. Never having ended well is a no
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     idle_max: Option<Duration>,
 
     #[command(flatten)]

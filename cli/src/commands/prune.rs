@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
+use lease_machines_store::parse_duration;
 use serde::Serialize;
 
 use super::{Outcome, confirm};
 use crate::args::{Form, StoreOption};
-use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{self, views::Big};
@@ -21,7 +21,7 @@ use crate::output::{self, views::Big};
 #[derive(Args, Debug)]
 pub(crate) struct Prune {
     /// Forget what ended longer ago than this: a bare number is seconds, 30d or 12h works too
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     older_than: Duration,
 
     /// Do not ask. Needed with --older-than 0 where nobody can be asked: standard input or standard error is no terminal

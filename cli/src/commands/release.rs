@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lease_machines_store::{Ending, Released, WorkResult};
+use lease_machines_store::{Ending, Released, WorkResult, parse_duration};
 
 use super::{Outcome, against, known, unknown_answer};
 use crate::args::{Form, LeaseOptions, StoreOption};
-use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{self, views::DecisionView};
@@ -26,7 +25,7 @@ pub(crate) struct Release {
     result: WorkEnded,
 
     /// Keep others out until this long after the grant, where it is not over yet: a bare number is seconds
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true, default_value = "0s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, default_value = "0s")]
     at_least: Duration,
 
     #[command(flatten)]

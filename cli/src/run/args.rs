@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use lease_machines::Cadence;
+use lease_machines_store::parse_duration;
 
 use super::course::Leftover;
 use super::times::Times;
@@ -21,7 +22,7 @@ pub(crate) struct RunArgs {
     pub(crate) store: StoreOption,
 
     /// How long the lease is, at least 1s; it is renewed while the command runs
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
 
     /// Do not wait for a lease that another holds; a store that does not answer is asked again for up to 30s
@@ -44,7 +45,7 @@ pub(crate) struct RunArgs {
     pub(crate) conflict_exit_code: Option<u8>,
 
     /// Nobody else gets the lease sooner than this after it was granted
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse,
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = parse_duration,
         hide_default_value = true, allow_hyphen_values = true)]
     pub(crate) at_least: Duration,
 
@@ -60,15 +61,15 @@ pub(crate) struct RunArgs {
     pub(crate) once: Option<String>,
 
     /// How long before its end the lease is at risk (default: a third of the ttl)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) warn_before: Option<Duration>,
 
     /// How often the lease is renewed (default: a third of the ttl)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) renew_every: Option<Duration>,
 
     /// From TERM to KILL; shortened where the ttl leaves less
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) kill_after: Duration,
 
     /// Background processes that the command leaves in its session are waited for, or ended

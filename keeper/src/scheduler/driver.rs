@@ -10,8 +10,8 @@ use lease_machines_store::LeaseRef;
 use tokio::task::Id;
 
 use super::calls::{Ask, Call, Calls, Kind, Reply, each};
-use super::core::{Core, Order};
 use super::entry::{Entry, Waiting};
+use super::hub::{Hub, Order};
 use super::queue::Queue;
 use crate::lease::Shared;
 use crate::{MarkError, Timer, telemetry};
@@ -22,7 +22,7 @@ const STRAY_LIMIT: Duration = Duration::from_secs(5);
 /// Carries out what the keepers of the leases say. Nothing here waits for the store alone: calls are tasks of their
 /// own, and whatever comes first (an order, a reply, an instant) is looked at.
 pub(super) struct Driver {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     timer: Box<dyn Timer>,
     entries: HashMap<u64, Box<Entry>>,
     queue: Queue<Due>,
@@ -46,11 +46,11 @@ struct Batch {
 }
 
 impl Driver {
-    pub(super) fn new(core: Arc<Core>) -> Self {
+    pub(super) fn new(hub: Arc<Hub>) -> Self {
         Self {
-            timer: core.clock.timer(),
-            calls: Calls::new(Arc::clone(&core.store)),
-            core,
+            timer: hub.clock.timer(),
+            calls: Calls::new(Arc::clone(&hub.store)),
+            hub,
             entries: HashMap::new(),
             queue: Queue::new(),
             batch: Batch::default(),
@@ -60,13 +60,13 @@ impl Driver {
 
     pub(super) async fn run(mut self) {
         loop {
-            for order in self.core.take_orders() {
+            for order in self.hub.take_orders() {
                 self.obey(order);
             }
             while let Some((id, reply)) = self.calls.try_next() {
                 self.landed(id, reply);
             }
-            let now = self.core.clock.now();
+            let now = self.hub.clock.now();
             while let Some(due) = self.queue.pop_due(now) {
                 match due {
                     Due::Lease(id) => self.attend(id, None, now),
@@ -74,7 +74,7 @@ impl Driver {
                 }
             }
             self.renew_together(now);
-            self.resting = self.entries.is_empty() && self.calls.is_empty() && self.core.rest();
+            self.resting = self.entries.is_empty() && self.calls.is_empty() && self.hub.rest();
             if self.resting {
                 return;
             }
@@ -87,7 +87,7 @@ impl Driver {
         let timer = &mut self.timer;
         let instant = poll_fn(|cx| timer.poll_until(next.unwrap_or(Duration::MAX), cx));
         let landed = tokio::select! {
-            () = self.core.bell.notified() => None,
+            () = self.hub.bell.notified() => None,
             landed = self.calls.next(), if !self.calls.is_empty() => landed,
             () = instant, if next.is_some() => None,
         };
@@ -97,11 +97,11 @@ impl Driver {
     }
 
     fn obey(&mut self, order: Order) {
-        let now = self.core.clock.now();
+        let now = self.hub.clock.now();
         match order {
             Order::Hold(request) => {
                 let id = request.id;
-                let tells_expired = self.core.store.capabilities().tells_expired;
+                let tells_expired = self.hub.store.capabilities().tells_expired;
                 self.entries.insert(id, Box::new(Entry::new(*request, tells_expired)));
                 self.attend(id, None, now);
             }
@@ -117,7 +117,7 @@ impl Driver {
                     let event = entry.give_up();
                     self.attend(id, Some(event), now);
                 }
-                None => self.core.wound_up(1),
+                None => self.hub.wound_up(1),
             },
             Order::Finish { id, result, reply } => match self.entries.get_mut(&id) {
                 Some(entry) => {
@@ -125,7 +125,7 @@ impl Driver {
                     entry.finish(result, reply);
                     self.attend(id, Some(Event::WorkFinished), now);
                 }
-                None => self.core.wound_up(1),
+                None => self.hub.wound_up(1),
             },
             Order::Fenced(id) => self.attend(id, Some(Event::Fenced), now),
         }
@@ -137,7 +137,7 @@ impl Driver {
         if let Some(place) = call.place {
             self.queue.remove(place);
         }
-        let now = self.core.clock.now();
+        let now = self.hub.clock.now();
         match reply {
             Some(Reply::Renewed(replies)) => {
                 for (ask, reply) in call.asks.iter().zip(each(replies)) {
@@ -336,7 +336,7 @@ impl Driver {
         let (Some(grant), Some(holder)) = (entry.granted(), entry.keeper.holder()) else { return };
         let (epoch, holder) = (grant.epoch, holder.clone());
         let lease = entry.lease_ref(holder.token());
-        let shared = Shared::new(Arc::clone(&self.core), id, lease.clone(), epoch, holder);
+        let shared = Shared::new(Arc::clone(&self.hub), id, lease.clone(), epoch, holder);
         entry.begin(Arc::new(shared), now);
         if entry.parts.fences.is_empty() {
             entry.deliver();
@@ -380,7 +380,7 @@ impl Driver {
         if let Some(outcome) = entry.keeper.outcome() {
             entry.over(outcome, now);
         }
-        self.core.wound_up(entry.winding_up);
+        self.hub.wound_up(entry.winding_up);
     }
 }
 
@@ -389,7 +389,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         if !self.resting {
             self.entries.values().for_each(|entry| entry.abandon());
-            self.core.abandon();
+            self.hub.abandon();
         }
     }
 }

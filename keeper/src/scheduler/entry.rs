@@ -11,7 +11,7 @@ use lease_machines_store::{
 use tokio::sync::oneshot;
 use tokio::task::Id;
 
-use super::core::Request;
+use super::hub::Request;
 use super::queue::Place;
 use crate::error::{AlreadyDone, Occupied};
 use crate::lease::Shared;

@@ -1,9 +1,9 @@
 //! Leases of one process on one store.
 
 mod calls;
-mod core;
 mod driver;
 mod entry;
+mod hub;
 mod queue;
 mod registry;
 
@@ -20,8 +20,8 @@ use crate::telemetry::Trace;
 use crate::work::{Worked, work_under};
 use crate::{BootClock, Clock, Guard, HoldError, HoldOptions, Lease};
 
-use self::core::Request;
-pub(crate) use self::core::{Core, Order};
+use self::hub::Request;
+pub(crate) use self::hub::{Hub, Order};
 pub(crate) use registry::{all, scheduler_of};
 
 /// Takes, renews and releases the leases of one process on one store.
@@ -34,7 +34,7 @@ pub(crate) use registry::{all, scheduler_of};
 /// with the last one. It belongs to the process that made it; a forked child makes its own.
 #[derive(Clone)]
 pub struct Scheduler {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
 }
 
 impl Scheduler {
@@ -47,7 +47,7 @@ impl Scheduler {
     /// The same, by a clock of your own.
     #[must_use]
     pub fn with_clock(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { core: Arc::new(Core::new(store, clock)) }
+        Self { hub: Arc::new(Hub::new(store, clock)) }
     }
 
     /// Takes the lease on `resource`, and keeps it until the guard is dropped or released.
@@ -60,13 +60,13 @@ impl Scheduler {
     /// [`HoldError`]; no work has been begun then.
     pub async fn hold(&self, resource: impl AsRef<str>, options: HoldOptions) -> Result<Guard, HoldError> {
         let resource = ResourceName::new(resource).map_err(HoldError::Name)?;
-        if !self.core.process.is_current() {
+        if !self.hub.process.is_current() {
             return Err(HoldError::Forked);
         }
         let (answer, granted) = oneshot::channel();
-        let id = self.core.next_id();
-        self.core.request(self.request(id, resource, options, answer)?)?;
-        let mut ticket = Ticket { core: &self.core, id: Some(id) };
+        let id = self.hub.next_id();
+        self.hub.request(self.request(id, resource, options, answer)?)?;
+        let mut ticket = Ticket { hub: &self.hub, id: Some(id) };
         match granted.await {
             Ok(Ok(shared)) => {
                 // Whoever asked may have been kept from looking for long.
@@ -74,7 +74,7 @@ impl Scheduler {
                     return Err(HoldError::Lost { resource: shared.lease.resource.clone(), reason });
                 }
                 ticket.id = None;
-                self.core.submit(Order::Take(id));
+                self.hub.submit(Order::Take(id));
                 Ok(Guard::new(shared))
             }
             Ok(Err(error)) => Err(error),
@@ -89,8 +89,8 @@ impl Scheduler {
         options: HoldOptions,
         answer: oneshot::Sender<Result<Arc<Shared>, HoldError>>,
     ) -> Result<Request, HoldError> {
-        let asked = self.core.clock.now();
-        let checked = options.check(self.core.store.capabilities(), asked).map_err(HoldError::Options)?;
+        let asked = self.hub.clock.now();
+        let checked = options.check(self.hub.store.capabilities(), asked).map_err(HoldError::Options)?;
         let owner = fresh_owner().map_err(HoldError::NoOwner)?;
         let trace = Trace::new(&resource, owner);
         let (claim, parts) = options.into_parts(resource, owner);
@@ -123,7 +123,7 @@ impl Scheduler {
     ///
     /// [`Unreleased`] says how many are left; they end by themselves, with their terms.
     pub async fn shutdown(&self, limit: Duration) -> Result<(), Unreleased> {
-        match self.core.wind_up(limit).await {
+        match self.hub.wind_up(limit).await {
             0 => Ok(()),
             leases => Err(Unreleased { leases }),
         }
@@ -132,7 +132,7 @@ impl Scheduler {
 
 impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine = self.core.store.capabilities().engine;
+        let engine = self.hub.store.capabilities().engine;
         f.debug_struct("Scheduler").field("store", &engine).finish_non_exhaustive()
     }
 }
@@ -156,14 +156,14 @@ impl std::error::Error for Unreleased {}
 
 /// Gives up what was asked for, unless it is taken out.
 struct Ticket<'a> {
-    core: &'a Core,
+    hub: &'a Hub,
     id: Option<u64>,
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id.filter(|_| self.core.process.is_current()) {
-            self.core.submit(Order::GiveUp(id));
+        if let Some(id) = self.id.filter(|_| self.hub.process.is_current()) {
+            self.hub.submit(Order::GiveUp(id));
         }
     }
 }

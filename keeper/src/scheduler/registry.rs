@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use lease_machines_store::Store;
 use tokio::runtime::{Handle, Id};
 
-use super::{Core, Scheduler};
+use super::{Hub, Scheduler};
 use crate::fork::Process;
 use crate::{BootClock, HoldError};
 
@@ -13,7 +13,7 @@ use crate::{BootClock, HoldError};
 /// which another thread may have held at the moment of the fork: it has a node of its own, behind its parent's.
 struct Node {
     process: Process,
-    cores: Mutex<Vec<(Id, Weak<Core>)>>,
+    hubs: Mutex<Vec<(Id, Weak<Hub>)>>,
     child: OnceLock<Box<Node>>,
 }
 
@@ -21,7 +21,7 @@ static ROOT: OnceLock<Node> = OnceLock::new();
 
 impl Node {
     const fn new(process: Process) -> Self {
-        Self { process, cores: Mutex::new(Vec::new()), child: OnceLock::new() }
+        Self { process, hubs: Mutex::new(Vec::new()), child: OnceLock::new() }
     }
 
     fn current() -> &'static Self {
@@ -33,8 +33,8 @@ impl Node {
         node
     }
 
-    fn cores(&self) -> MutexGuard<'_, Vec<(Id, Weak<Core>)>> {
-        self.cores.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hubs(&self) -> MutexGuard<'_, Vec<(Id, Weak<Hub>)>> {
+        self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -42,21 +42,21 @@ impl Node {
 /// not take another's leases with it.
 pub(crate) fn scheduler_of(store: &Arc<dyn Store>) -> Result<Scheduler, HoldError> {
     let runtime = Handle::try_current().map_err(|_| HoldError::NoRuntime)?.id();
-    let mut cores = Node::current().cores();
-    cores.retain(|(_, core)| core.strong_count() > 0);
-    let known = cores.iter().filter(|(id, _)| *id == runtime).find_map(|(_, core)| {
-        core.upgrade().filter(|core| std::ptr::addr_eq(Arc::as_ptr(&core.store), Arc::as_ptr(store)))
+    let mut hubs = Node::current().hubs();
+    hubs.retain(|(_, hub)| hub.strong_count() > 0);
+    let known = hubs.iter().filter(|(id, _)| *id == runtime).find_map(|(_, hub)| {
+        hub.upgrade().filter(|hub| std::ptr::addr_eq(Arc::as_ptr(&hub.store), Arc::as_ptr(store)))
     });
-    let core = known.unwrap_or_else(|| {
-        let core = Arc::new(Core::new(Arc::clone(store), Arc::new(BootClock)));
-        cores.push((runtime, Arc::downgrade(&core)));
-        core
+    let hub = known.unwrap_or_else(|| {
+        let hub = Arc::new(Hub::new(Arc::clone(store), Arc::new(BootClock)));
+        hubs.push((runtime, Arc::downgrade(&hub)));
+        hub
     });
-    Ok(Scheduler { core })
+    Ok(Scheduler { hub })
 }
 
 /// The schedulers of this process, those of the user's own excepted.
 pub(crate) fn all() -> Vec<Scheduler> {
-    let cores = Node::current().cores();
-    cores.iter().filter_map(|(_, core)| core.upgrade()).map(|core| Scheduler { core }).collect()
+    let hubs = Node::current().hubs();
+    hubs.iter().filter_map(|(_, hub)| hub.upgrade()).map(|hub| Scheduler { hub }).collect()
 }

@@ -15,8 +15,8 @@ impl Warden {
         /// A chain of forks can outrun a look many times in a row; it is looked at again later.
         const LOOKS: u32 = 8;
         let (_, none) = self.reap();
-        let why = self.core.why();
-        let Some(course) = self.core.course() else { return Left::Nothing };
+        let why = self.decider.why();
+        let Some(course) = self.decider.course() else { return Left::Nothing };
         if none && self.adopts {
             return Left::Nothing;
         }
@@ -69,7 +69,7 @@ impl Warden {
             Change::Ended(how) => {
                 self.page.set_command(None);
                 self.tree.leader_ended();
-                if let Some(course) = self.core.course() {
+                if let Some(course) = self.decider.course() {
                     course.command_ended(how);
                     // The keyboard's signals go to the command's group past the front: whoever typed them wants an end.
                     if matches!(how, Ended::Signal(libc::SIGINT | libc::SIGQUIT)) {
@@ -77,7 +77,7 @@ impl Warden {
                     }
                 }
                 self.link.tell(&Note::Ended(how));
-                self.link.tell_event(&Event::ended(&self.args.resource, self.core.token(), how));
+                self.link.tell_event(&Event::ended(&self.args.resource, self.decider.token(), how));
             }
             Change::Stopped(signo) => self.link.tell(&Note::Stopped(signo)),
             Change::Continued => self.link.tell(&Note::Continued),

@@ -6,7 +6,7 @@
 
 mod children;
 mod command;
-mod core;
+mod decider;
 mod entry;
 mod link;
 mod patience;
@@ -25,7 +25,7 @@ use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
-use self::core::{Action, Core};
+use self::decider::{Action, Decider};
 use self::entry::Given;
 use self::link::Link;
 use self::prepare::Prepared;
@@ -59,7 +59,7 @@ struct Warden {
     plan: Plan,
     page: Page,
     link: Link,
-    core: Core,
+    decider: Decider,
     requests: Requests,
     /// For the command's `$LEASE_STORE`.
     store: Option<String>,
@@ -100,15 +100,16 @@ impl Warden {
         Prepared { requests, options, wait, store }: Prepared,
     ) -> io::Result<Self> {
         let Given { plan, page, adopts, inherited, slice } = given;
-        let core = Core::new(options, args.times(), args.leftover, requests.owner().value(), clock::now());
-        let core = core.with_wait(wait);
-        let core = if requests.has_marks() { core.with_fence() } else { core };
+        let decider =
+            Decider::new(options, args.times(), args.leftover, requests.owner().value(), clock::now());
+        let decider = decider.with_wait(wait);
+        let decider = if requests.has_marks() { decider.with_fence() } else { decider };
         Ok(Self {
             report: Report::new(&args)?,
             plan,
             page,
             link,
-            core,
+            decider,
             requests,
             store,
             tree: Tree::new(),
@@ -133,32 +134,32 @@ impl Warden {
             let left = self.left();
             let now = clock::now();
             self.publish_deadline();
-            match self.core.next(left, now) {
+            match self.decider.next(left, now) {
                 // Whatever there is to say comes after.
                 Action::Term(scope) => {
-                    let until = self.core.course().and_then(|course| course.kill_at()).unwrap_or(now);
+                    let until = self.decider.course().and_then(|course| course.kill_at()).unwrap_or(now);
                     let reached = self.tree.terminate(scope, until);
-                    self.report.stopped("stopping", &self.core, &self.args, &mut self.link);
+                    self.report.stopped("stopping", &self.decider, &self.args, &mut self.link);
                     self.reached(reached);
                 }
                 Action::Kill(scope) => {
                     let reached = self.tree.kill(scope);
-                    self.report.stopped("killed", &self.core, &self.args, &mut self.link);
+                    self.report.stopped("killed", &self.decider, &self.args, &mut self.link);
                     self.reached(reached);
                 }
                 Action::Advance(token) => self.requests.advance(token),
                 Action::Start(token) => self.start(token),
                 Action::Request(request) => {
-                    self.requests.set_ending(command::ending(&self.args, self.core.command_ended()));
+                    self.requests.set_ending(command::ending(&self.args, self.decider.command_ended()));
                     self.requests.send(request, now);
                 }
-                Action::Warn => self.report.at_risk(&self.core, &self.args, now, &mut self.link),
+                Action::Warn => self.report.at_risk(&self.decider, &self.args, now, &mut self.link),
                 Action::AwaitVacancy(until) => {
                     self.requests.await_vacancy(until, now);
                     self.wait(until).await?;
                 }
                 Action::WaitUntil(until) => {
-                    if self.core.course().is_some_and(|course| course.waits_for_leftovers()) {
+                    if self.decider.course().is_some_and(|course| course.waits_for_leftovers()) {
                         self.report.leftovers(&self.tree, &self.args, &mut self.link);
                     }
                     if self.leave_at.is_some_and(|at| now >= at) {
@@ -192,20 +193,20 @@ impl Warden {
             Happened::Child => while self.children.get().next().is_some() {},
             Happened::Time => {}
             Happened::Heard(heard) => {
-                self.report.heard(&heard, &self.args, &mut self.link, self.core.is_work_over());
+                self.report.heard(&heard, &self.args, &mut self.link, self.decider.is_work_over());
                 if let Some(News::Marked(result)) = &heard.news {
                     self.marked(result, now);
                 }
                 let event = heard.event;
-                self.core.heard(event, now);
-                self.report.lease(event, &self.core, &self.args, now, &mut self.link);
+                self.decider.heard(event, now);
+                self.report.lease(event, &self.decider, &self.args, now, &mut self.link);
                 if self.report.held_around_us() {
-                    self.core.held_around_us(now);
+                    self.decider.held_around_us(now);
                 }
             }
             Happened::Order(None) => {
                 self.front_gone = true;
-                self.core.give_up(now);
+                self.decider.give_up(now);
             }
             Happened::Order(Some(order)) => self.obey(order, now),
         }
@@ -216,7 +217,7 @@ impl Warden {
         match order {
             Order::Signal(signo) => {
                 let ends = matches!(signo, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM);
-                if let Some(course) = self.core.course() {
+                if let Some(course) = self.decider.course() {
                     if ends {
                         course.asked_to_end();
                     }
@@ -224,43 +225,43 @@ impl Warden {
                 } else if ends {
                     self.interrupted.get_or_insert(signo);
                     match self.command {
-                        None => self.core.give_up(now),
+                        None => self.decider.give_up(now),
                         Some(_) => drop(self.leave_at.get_or_insert(now.saturating_add(RELEASE_LIMIT))),
                     }
                 }
             }
-            Order::Pause => self.core.pause(true),
-            Order::Resume => self.core.pause(false),
+            Order::Pause => self.decider.pause(true),
+            Order::Resume => self.decider.pause(false),
             Order::Plan(_) => {}
         }
     }
 
     fn marked(&mut self, result: &Result<(), GuardError>, now: Duration) {
         match result {
-            Ok(()) => self.core.marked(),
+            Ok(()) => self.decider.marked(),
             // The lease was lost meanwhile: nothing starts anyway, and that is told.
-            Err(_) if self.core.is_work_over() => {}
+            Err(_) if self.decider.is_work_over() => {}
             Err(error) => {
                 let resource = &self.args.resource;
                 let message =
                     format!("{resource}: the command was not started: the mark was not raised: {error}");
                 self.link.tell(&Note::Say(message));
                 self.could_not_start = Some(exit::of_guard(error.kind()));
-                self.core.could_not_start(now);
+                self.decider.could_not_start(now);
             }
         }
     }
 
     fn start(&mut self, token: FencingToken) {
         // Before the fork: should it hang, the front sees the deadline pass.
-        self.page.set_deadline(self.core.deadline());
+        self.page.set_deadline(self.decider.deadline());
         let mut command = command::build(&self.args, &self.requests, token, self.store.as_deref());
         match command::spawn(&mut command, &self.plan, self.terminal.as_ref(), self.slice) {
             Ok(pid) => {
                 self.command = Some(pid);
                 self.page.set_command(Some(pid));
                 self.tree.plant(pid);
-                self.core.started();
+                self.decider.started();
                 self.report.started(token, pid, &self.args, &mut self.link);
                 self.link.tell(&Note::Started(pid.as_raw()));
                 self.link.tell_event(&Event::started(&self.args.resource, token, pid.as_raw()));
@@ -272,21 +273,21 @@ impl Warden {
                 let (exit, message) = command::failure(&self.args, &error);
                 self.link.tell(&Note::Say(message));
                 self.could_not_start = Some(exit);
-                self.core.could_not_start(clock::now());
+                self.decider.could_not_start(clock::now());
             }
         }
     }
 
     fn reached(&mut self, reached: Reached) {
         self.only_refused = reached == Reached::OnlyRefused;
-        self.report.ending(&self.core, &self.args, &mut self.link);
+        self.report.ending(&self.decider, &self.args, &mut self.link);
         self.report.refused(&self.tree, &self.args, &mut self.link);
     }
 
     /// The front watches it while there is anything to be killed.
     fn publish_deadline(&mut self) {
-        let deadline = self.core.deadline();
-        match (self.core.course().is_some(), deadline) {
+        let deadline = self.decider.deadline();
+        match (self.decider.course().is_some(), deadline) {
             (true, Some(deadline)) => self.page.set_deadline(Some(deadline)),
             // A lease that is lost had its deadline: the last one stays.
             (true, None) => {}
@@ -304,10 +305,10 @@ impl Warden {
 
     fn verdict(&mut self, outcome: Outcome) -> Verdict {
         if let Some(exit) = self.could_not_start {
-            let token = self.core.token();
+            let token = self.decider.token();
             self.link.tell_event(&Event::not_started(&self.args.resource, token, exit.code()));
         }
-        self.report.outcome(outcome, &self.core, &self.args, &mut self.link);
+        self.report.outcome(outcome, &self.decider, &self.args, &mut self.link);
         match outcome {
             Outcome::Lost(_) => Verdict::Lost,
             Outcome::NotHeld(why) => match self.interrupted {
@@ -317,9 +318,9 @@ impl Warden {
             Outcome::Stood | Outcome::Unconfirmed => {
                 if let Some(exit) = self.could_not_start {
                     Verdict::Own(exit.code())
-                } else if self.core.why() == Some(Why::MaxHold) || self.core.held_out() {
+                } else if self.decider.why() == Some(Why::MaxHold) || self.decider.held_out() {
                     Verdict::Own(Exit::MaxHold.code())
-                } else if let Some(how) = self.core.command_ended() {
+                } else if let Some(how) = self.decider.command_ended() {
                     Verdict::Ended(how)
                 } else {
                     // Granted, but given up before the command was started.

@@ -8,7 +8,7 @@ use lease_machines::{Event, FencingToken, Loss, NotHeld, Outcome, Rejection};
 use lease_machines_store::{End, ErrorKind, Occupant, Undecided};
 use nix::unistd::Pid;
 
-use super::core::Core;
+use super::decider::Decider;
 use super::link::Link;
 use super::requests::{Heard, News};
 use crate::args::Wait;
@@ -125,12 +125,12 @@ impl Report {
     pub(crate) fn lease(
         &mut self,
         event: Event,
-        core: &Core,
+        decider: &Decider,
         args: &RunArgs,
         now: Duration,
         link: &mut Link,
     ) {
-        let (Some(token), Some(deadline)) = (core.token(), core.deadline()) else { return };
+        let (Some(token), Some(deadline)) = (decider.token(), decider.deadline()) else { return };
         let word = match event {
             Event::Granted { .. } if self.told_at.is_none() => "granted",
             Event::Renewed { .. }
@@ -148,11 +148,11 @@ impl Report {
     }
 
     /// TERM or KILL was sent: an event each time the reason is another.
-    pub(crate) fn stopped(&mut self, word: &'static str, core: &Core, args: &RunArgs, link: &mut Link) {
-        let what = (word, core.why());
+    pub(crate) fn stopped(&mut self, word: &'static str, decider: &Decider, args: &RunArgs, link: &mut Link) {
+        let what = (word, decider.why());
         if self.told_stop != Some(what) {
             self.told_stop = Some(what);
-            link.tell_event(&events::Event::ending(word, &args.resource, core.token(), core.why()));
+            link.tell_event(&events::Event::ending(word, &args.resource, decider.token(), decider.why()));
         }
     }
 
@@ -165,26 +165,26 @@ impl Report {
     }
 
     /// The warning deadline has passed.
-    pub(crate) fn at_risk(&mut self, core: &Core, args: &RunArgs, now: Duration, link: &mut Link) {
-        if let (Some(token), Some(deadline)) = (core.token(), core.deadline()) {
+    pub(crate) fn at_risk(&mut self, decider: &Decider, args: &RunArgs, now: Duration, link: &mut Link) {
+        if let (Some(token), Some(deadline)) = (decider.token(), decider.deadline()) {
             let remaining = deadline.saturating_sub(now);
             link.tell_event(&events::Event::of_lease("at_risk", &args.resource, token, remaining));
         }
-        if core.command_ended().is_none() && core.why().is_none() {
+        if decider.command_ended().is_none() && decider.why().is_none() {
             self.say(link, format!("{}: the lease could not be renewed yet, and is at risk", args.resource));
         }
     }
 
     /// TERM or KILL is about to be sent.
-    pub(crate) fn ending(&mut self, core: &Core, args: &RunArgs, link: &mut Link) {
+    pub(crate) fn ending(&mut self, decider: &Decider, args: &RunArgs, link: &mut Link) {
         if self.said_ending {
             return;
         }
         self.said_ending = true;
         let resource = &args.resource;
-        match core.why() {
+        match decider.why() {
             Some(Why::Lost) => {
-                let how = core.loss().map_or("it ran out", lost);
+                let how = decider.loss().map_or("it ran out", lost);
                 self.always(link, format!("{resource}: the lease is lost ({how}): ending the command"));
             }
             Some(Why::MaxHold) => {
@@ -229,7 +229,7 @@ impl Report {
     }
 
     /// It is over.
-    pub(crate) fn outcome(&mut self, outcome: Outcome, core: &Core, args: &RunArgs, link: &mut Link) {
+    pub(crate) fn outcome(&mut self, outcome: Outcome, decider: &Decider, args: &RunArgs, link: &mut Link) {
         let resource = &args.resource;
         let (word, reason) = match outcome {
             Outcome::Stood => ("released", None),
@@ -238,15 +238,15 @@ impl Report {
             Outcome::Lost(loss) => ("lost", Some(events::lost(loss))),
             Outcome::NotHeld(why) => ("not_held", Some(events::not_held(why))),
         };
-        link.tell_event(&events::Event::last(word, resource, core.token(), reason));
+        link.tell_event(&events::Event::last(word, resource, decider.token(), reason));
         match outcome {
-            Outcome::Lost(loss) if core.loss().is_none() => {
+            Outcome::Lost(loss) if decider.loss().is_none() => {
                 let how = if self.released_by_another && loss == Loss::Vacated {
                     "it had been released already, and not by this run: by the command, or by hand"
                 } else {
                     lost(loss)
                 };
-                let started = core.command_ended().is_some();
+                let started = decider.command_ended().is_some();
                 let when =
                     if started { "when it was to be released" } else { "before the command was started" };
                 self.always(link, format!("{resource}: the lease was lost {when} ({how})"));
@@ -258,7 +258,7 @@ impl Report {
                 );
             }
             Outcome::NotHeld(why) => self.say_not_held(why, args, link),
-            Outcome::Stood if core.held_out() => {
+            Outcome::Stood if decider.held_out() => {
                 let text =
                     "held for as long as --max-hold allows before the command was started: it was not run";
                 self.always(link, format!("{resource}: {text}"));

@@ -46,7 +46,7 @@ pub(crate) struct Request {
     pub(crate) trace: crate::telemetry::Trace,
 }
 
-pub(crate) struct Core {
+pub(crate) struct Hub {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) process: Process,
@@ -64,7 +64,7 @@ struct Inbox {
     attended: bool,
 }
 
-impl Core {
+impl Hub {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,

@@ -19,9 +19,9 @@ pub(crate) enum Action {
     Term(Scope),
     /// Send KILL.
     Kill(Scope),
-    /// Raise the mark at the fence; then call [`Core::marked`] or [`Core::could_not_start`].
+    /// Raise the mark at the fence; then call [`Decider::marked`] or [`Decider::could_not_start`].
     Advance(FencingToken),
-    /// Start the command; then call [`Core::started`] or [`Core::could_not_start`].
+    /// Start the command; then call [`Decider::started`] or [`Decider::could_not_start`].
     Start(FencingToken),
     /// Send this to the store.
     Request(Command),
@@ -50,7 +50,7 @@ enum Mark {
 ///
 /// KILL and TERM come before any request: a process that wakes past the deadline has killed before it asks a store
 /// anything, and nothing that hangs at a store delays them.
-pub(crate) struct Core {
+pub(crate) struct Decider {
     keeper: Keeper,
     patience: Patience,
     times: Times,
@@ -65,7 +65,7 @@ pub(crate) struct Core {
     held_out: bool,
 }
 
-impl Core {
+impl Decider {
     /// One run, which asks for the lease from `now` on.
     pub(crate) fn new(
         options: KeeperOptions,
