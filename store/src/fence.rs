@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use lease_machines::{FencingToken, OwnerId};
 
-use crate::{Answer, LeaseRef, ResourceName};
+use crate::{Answer, ErrorKind, LeaseRef, ResourceName, StoreError};
 
 /// Names the mark of a protected thing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -170,6 +170,8 @@ pub enum GuardErrorKind {
     Serialization,
     /// The table of marks is missing.
     NotSetUp,
+    /// The database does not let this user look at the mark, or write it.
+    Permission,
     /// The database failed.
     Database,
 }
@@ -223,7 +225,6 @@ impl Error for GuardError {
     }
 }
 
-#[cfg(any(feature = "sqlite", feature = "redis"))]
 pub(crate) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
     GuardError::new(
         GuardErrorKind::StaleToken { held, highest },
@@ -233,7 +234,6 @@ pub(crate) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) ->
     )
 }
 
-#[cfg(any(feature = "sqlite", feature = "redis"))]
 pub(crate) fn poisoned(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
     GuardError::new(
         GuardErrorKind::Poisoned { held, highest },
@@ -244,7 +244,6 @@ pub(crate) fn poisoned(key: &MarkKey, held: FencingToken, highest: FencingToken)
     )
 }
 
-#[cfg(any(feature = "sqlite", feature = "redis"))]
 pub(crate) fn out_of_range(token: FencingToken) -> GuardError {
     GuardError::new(
         GuardErrorKind::OutOfRange { token },
@@ -253,4 +252,26 @@ pub(crate) fn out_of_range(token: FencingToken) -> GuardError {
              of the clock"
         ),
     )
+}
+
+/// What a refusal means to those who only look after marks.
+pub(crate) fn refused(error: GuardError) -> StoreError {
+    let kind = match error.kind() {
+        GuardErrorKind::Busy | GuardErrorKind::Serialization => ErrorKind::Busy,
+        GuardErrorKind::NotSetUp => ErrorKind::NotSetUp,
+        GuardErrorKind::Permission => ErrorKind::Permission,
+        GuardErrorKind::OutOfRange { .. } => ErrorKind::Request,
+        _ => ErrorKind::Storage,
+    };
+    StoreError::new(kind, error.to_string()).with_source(error)
+}
+
+/// A database that could not even be asked.
+pub(crate) fn not_asked(error: StoreError) -> GuardError {
+    let kind = match error.kind() {
+        ErrorKind::Busy => GuardErrorKind::Busy,
+        ErrorKind::Permission => GuardErrorKind::Permission,
+        _ => GuardErrorKind::Database,
+    };
+    GuardError::new(kind, error.to_string()).with_source(error)
 }

@@ -37,6 +37,7 @@ mod epoch;
 mod error;
 mod event;
 mod fault;
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
 mod fence;
 mod finding;
 mod memory;

@@ -121,11 +121,11 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     }
 }
 
-/// Opens the marks at a URL: `sqlite:PATH` or `redis://…`, with the options of [`open`], of which `timeout` and `namespace`
-/// count here.
+/// Opens the marks at a URL: `sqlite:PATH`, `postgres://…` or `redis://…`, with the options of [`open`], of which those
+/// that are about leases do not count here.
 ///
-/// The table of marks is created where it is missing; the file is not: a mark in any other database than the one whose
-/// writes it guards keeps nobody out.
+/// The table of marks is created where it is missing, on a server by the first mark that is raised; the file or the
+/// database is not: a mark in any other than the one whose writes it guards keeps nobody out.
 ///
 /// # Errors
 ///
@@ -193,7 +193,7 @@ mod postgres {
     use std::sync::Arc;
 
     use super::Migration;
-    use crate::url::wrong;
+    use crate::postgres::PostgresMarks;
     use crate::{Marks, PostgresStore, Store, StoreError};
 
     pub(super) fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -208,8 +208,8 @@ mod postgres {
         PostgresStore::migration_sql(url)
     }
 
-    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
-        Err(wrong("marks in PostgreSQL cannot be opened by URL yet: expected sqlite:PATH".to_owned()))
+    pub(super) fn marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
+        Ok(Arc::new(PostgresMarks::open(url)?))
     }
 }
 

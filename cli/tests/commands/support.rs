@@ -61,13 +61,7 @@ impl World {
 
     /// Takes a lease; it may have to wait for it.
     pub(crate) fn acquire(&self, words: &str) -> Grant {
-        let answer = self.lease(&format!("acquire {words}"));
-        assert_eq!(answer.code, Some(0), "{answer:?}");
-        let value = |name: &str| {
-            let part = answer.out.split_whitespace().find_map(|part| part.strip_prefix(name));
-            part.unwrap_or_else(|| panic!("no {name} in {:?}", answer.out)).to_owned()
-        };
-        Grant { owner: value("LEASE_OWNER="), token: value("LEASE_TOKEN="), epoch: value("LEASE_EPOCH=") }
+        Grant::of(&self.lease(&format!("acquire {words}")))
     }
 }
 
@@ -80,6 +74,17 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
+    /// What `lease acquire` answered.
+    #[track_caller]
+    pub(crate) fn of(answer: &Answer) -> Self {
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let value = |name: &str| {
+            let part = answer.out.split_whitespace().find_map(|part| part.strip_prefix(name));
+            part.unwrap_or_else(|| panic!("no {name} in {:?}", answer.out)).to_owned()
+        };
+        Self { owner: value("LEASE_OWNER="), token: value("LEASE_TOKEN="), epoch: value("LEASE_EPOCH=") }
+    }
+
     /// As options of `renew` and `release`.
     pub(crate) fn options(&self) -> String {
         format!("--owner {} --token {} --epoch {}", self.owner, self.token, self.epoch)

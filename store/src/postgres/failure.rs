@@ -83,7 +83,7 @@ fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
 }
 
 /// An error and what caused it, in one line.
-fn causes(error: &Error) -> String {
+pub(super) fn causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime};
 use lease_machines::{FencingToken, OwnerId};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
+use tokio_postgres::{Client, Error, GenericClient, IsolationLevel, Row, Transaction};
 
 use super::answer::{instant, token};
+use super::failure::causes;
+use super::schema;
 use crate::decide::greatest_believed;
+use crate::fence::{out_of_range, poisoned, stale};
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
-
-const SET_UP: &str = include_str!("sql/fence.sql");
 
 /// Checks fencing tokens in a PostgreSQL database, on the connection and in the transaction of the write that they
 /// protect.
@@ -47,7 +48,7 @@ impl PostgresFence {
     /// What creates the marks and their guard, for a migration of one's own.
     #[must_use]
     pub fn set_up_sql(&self) -> String {
-        SET_UP.replace("{schema}", &self.schema)
+        schema::MARKS.replace("{schema}", &self.schema)
     }
 
     /// The plain guard as one statement for any driver: `$1` the store's name (text), `$2` the resource (bytea), `$3` the
@@ -65,10 +66,7 @@ impl PostgresFence {
     /// [`Database`](GuardErrorKind::Database).
     pub async fn set_up(&self, client: &Client) -> Result<(), GuardError> {
         // Two that create the same at once would fail each other.
-        let script = format!(
-            "BEGIN; SELECT pg_advisory_xact_lock(5499238160278634342); {} COMMIT;",
-            self.set_up_sql()
-        );
+        let script = format!("BEGIN; {}{} COMMIT;", schema::LOCK, self.set_up_sql());
         match client.batch_execute(&script).await {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -212,12 +210,26 @@ impl PostgresFence {
         key: &MarkKey,
         lease: &LeaseRef,
     ) -> Result<(), GuardError> {
-        let transaction =
-            client.transaction().await.map_err(|error| database("beginning a transaction", error))?;
-        transaction
-            .batch_execute("SET LOCAL synchronous_commit = on")
-            .await
-            .map_err(|error| database("beginning a transaction", error))?;
+        self.advance_within(client, key, lease, None).await
+    }
+
+    /// The same, with a limit for each of its statements, which the server keeps.
+    pub(super) async fn advance_within(
+        &self,
+        client: &mut Client,
+        key: &MarkKey,
+        lease: &LeaseRef,
+        limit: Option<Duration>,
+    ) -> Result<(), GuardError> {
+        let error = |error| database("beginning a transaction", error);
+        // Nothing is read in it that could be older than the mark: no stricter level is of use.
+        let level = IsolationLevel::ReadCommitted;
+        let transaction = client.build_transaction().isolation_level(level).start().await.map_err(error)?;
+        let limit = limit.map_or_else(String::new, |limit| {
+            format!("; SET LOCAL statement_timeout = {}", limit.as_millis().max(1))
+        });
+        let settings = format!("SET LOCAL synchronous_commit = on{limit}");
+        transaction.batch_execute(&settings).await.map_err(error)?;
         self.guard(&transaction, key, lease, GuardMode::Auto).await?;
         transaction.commit().await.map_err(|error| database("committing", error))
     }
@@ -323,20 +335,9 @@ fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
         "LF002" => {
             let highest = token(detail).unwrap_or(held);
             if highest.value() > greatest_believed(SystemTime::now()) {
-                GuardError::new(
-                    GuardErrorKind::Poisoned { held, highest },
-                    format!(
-                        "the mark of {key} is {highest}, more than a year of microseconds ahead of the clock, so that \
-                         {held} cannot pass: reset the mark"
-                    ),
-                )
+                poisoned(key, held, highest)
             } else {
-                GuardError::new(
-                    GuardErrorKind::StaleToken { held, highest },
-                    format!(
-                        "token {held} of {key} is stale: {highest} is the highest seen, a newer holder has been here"
-                    ),
-                )
+                stale(key, held, highest)
             }
         }
         "LF003" => {
@@ -368,28 +369,24 @@ fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
     refused.with_source(error)
 }
 
-fn out_of_range(token: FencingToken) -> GuardError {
-    GuardError::new(
-        GuardErrorKind::OutOfRange { token },
-        format!(
-            "token {token} was not issued by a store: expected at most 2^63 - 1, and at most a year of microseconds ahead of \
-             the clock"
-        ),
-    )
-}
-
 fn database(doing: &str, error: Error) -> GuardError {
     let (kind, what) = match error.code() {
-        Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED) => {
-            (GuardErrorKind::Busy, "another transaction was in the way")
-        }
+        Some(
+            &SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::QUERY_CANCELED,
+        ) => (GuardErrorKind::Busy, "another transaction was in the way"),
         Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {
             (GuardErrorKind::Serialization, "the transaction has read a state that is no longer the latest")
         }
         Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_FUNCTION | &SqlState::INVALID_SCHEMA_NAME) => {
             (GuardErrorKind::NotSetUp, "this database has no marks (PostgresFence::set_up makes them)")
         }
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => (
+            GuardErrorKind::Permission,
+            "this role has no right to it (`lease migrate --print` lists the rights)",
+        ),
         _ => (GuardErrorKind::Database, "the database failed"),
     };
-    GuardError::new(kind, format!("{doing}: {what} ({error})")).with_source(error)
+    // The driver's own text names only the kind of what it keeps as the cause.
+    let cause = error.as_db_error().map_or_else(|| causes(&error), |told| told.message().to_owned());
+    GuardError::new(kind, format!("{doing}: {what} ({cause})")).with_source(error)
 }

@@ -129,6 +129,10 @@ impl Link {
         &self.client
     }
 
+    pub(super) fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }

@@ -10,6 +10,7 @@ mod driver;
 mod failure;
 mod fence;
 mod link;
+mod marks;
 mod options;
 mod passwords;
 mod pool;
@@ -19,5 +20,6 @@ mod tls;
 mod url;
 
 pub use fence::PostgresFence;
+pub(crate) use marks::PostgresMarks;
 pub use options::PostgresOptions;
 pub use store::PostgresStore;

@@ -570,7 +570,7 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-fn target(url: &str) -> Result<(Target, u16), StoreError> {
+pub(super) fn target(url: &str) -> Result<(Target, u16), StoreError> {
     let url::Parsed { mut config, options, passfile } = url::parse(url)?;
     passwords::add(&mut config, passfile.as_deref());
     let connections = options.connections;

@@ -10,10 +10,8 @@ use super::core::Core;
 use super::engine::Engine;
 use super::fence::{self, RedisFence};
 use super::link::Target;
-use crate::fence::Advance;
-use crate::{
-    Answer, ErrorKind, GuardError, GuardErrorKind, GuardMode, LeaseRef, Mark, MarkKey, Marks, StoreError,
-};
+use crate::fence::{Advance, not_asked, refused};
+use crate::{Answer, ErrorKind, GuardMode, LeaseRef, Mark, MarkKey, Marks, StoreError};
 
 /// The marks at a URL.
 pub(crate) struct RedisMarks {
@@ -40,21 +38,11 @@ impl RedisMarks {
     }
 }
 
-fn refused(error: GuardError) -> StoreError {
-    let kind = match error.kind() {
-        GuardErrorKind::OutOfRange { .. } => ErrorKind::Request,
-        _ => ErrorKind::Storage,
-    };
-    StoreError::new(kind, error.to_string()).with_source(error)
-}
-
 impl Marks for RedisMarks {
     fn advance(&self, key: MarkKey, lease: LeaseRef) -> Advance<'_> {
         Box::pin(async move {
             let cmd = self.fence.guard(&key, &lease, GuardMode::Auto)?;
-            let answer = self.ask(cmd).await.map_err(|error| {
-                GuardError::new(GuardErrorKind::Database, error.to_string()).with_source(error)
-            })?;
+            let answer = self.ask(cmd).await.map_err(not_asked)?;
             fence::fenced(&answer, &key, &lease).map(drop)
         })
     }

@@ -10,6 +10,7 @@ mod conformance;
 mod crashes;
 mod fence;
 mod help;
+mod marks;
 mod pooler;
 mod setup;
 mod wire;

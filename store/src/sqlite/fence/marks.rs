@@ -8,14 +8,12 @@ use lease_machines::FencingToken;
 use rusqlite::Connection;
 
 use super::SqliteFence;
-use crate::fence::Advance;
+use crate::fence::{Advance, not_asked, refused};
 use crate::slot::Slot;
 use crate::sqlite::connection::Target;
 use crate::sqlite::failure::{Place, sqlite_error};
 use crate::sqlite::forked::OpenFile;
-use crate::{
-    Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, SqliteOptions, StoreError,
-};
+use crate::{Answer, ErrorKind, GuardError, LeaseRef, Mark, MarkKey, Marks, SqliteOptions, StoreError};
 
 /// SQLite counts milliseconds in 31 bits.
 const LONGEST_WAIT: Duration = Duration::from_millis(i32::MAX as u64);
@@ -75,24 +73,10 @@ fn connect(target: &Target, place: &Place) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-fn refused(error: GuardError) -> StoreError {
-    let kind = match error.kind() {
-        GuardErrorKind::Busy | GuardErrorKind::Serialization => ErrorKind::Busy,
-        GuardErrorKind::NotSetUp => ErrorKind::NotSetUp,
-        GuardErrorKind::OutOfRange { .. } => ErrorKind::Request,
-        _ => ErrorKind::Storage,
-    };
-    StoreError::new(kind, error.to_string()).with_source(error)
-}
-
 impl Marks for SqliteMarks {
     fn advance(&self, key: MarkKey, lease: LeaseRef) -> Advance<'_> {
         let answer = self.call(move |connection| SqliteFence::advance(connection, &key, &lease));
-        Box::pin(async move {
-            answer.await.unwrap_or_else(|error| {
-                Err(GuardError::new(GuardErrorKind::Database, error.to_string()).with_source(error))
-            })
-        })
+        Box::pin(async move { answer.await.map_err(not_asked)? })
     }
 
     fn look(&self, key: MarkKey) -> Answer<'_, Option<Mark>> {
