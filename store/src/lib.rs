@@ -33,13 +33,16 @@ pub mod conformance;
 mod decide;
 mod duration;
 mod epoch;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
 mod error;
 mod event;
 mod fault;
 #[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
 mod fence;
 mod finding;
+#[cfg(any(feature = "sqlite", feature = "_server"))]
+mod home;
+#[cfg(any(feature = "sqlite", feature = "_server"))]
+mod limits;
 mod memory;
 mod name;
 mod open;
@@ -49,12 +52,14 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod request;
+#[cfg(feature = "_server")]
+mod server;
 #[cfg(feature = "sqlite")]
 mod slot;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "_server")), allow(dead_code))]
 mod url;
 
 pub use answer::{

@@ -2,8 +2,52 @@
 
 use std::sync::Arc;
 
-use crate::url::unknown_scheme;
+use crate::url::{unknown_scheme, wrong};
 use crate::{Marks, Store, StoreError, StoreUrl};
+
+pub(crate) type Opened = Result<Arc<dyn Store>, StoreError>;
+
+/// What an engine does with a URL of its own. It takes the whole of it: there may be a password in it, which no error shows.
+#[derive(Clone, Copy)]
+pub(crate) struct Engine {
+    /// Whether to create what is missing comes second; it concerns files alone.
+    pub(crate) open: fn(&str, bool) -> Opened,
+    pub(crate) migrate: fn(&str) -> Result<Migration, StoreError>,
+    pub(crate) migration_sql: fn(&str) -> Result<String, StoreError>,
+    pub(crate) marks: fn(&str) -> Result<Arc<dyn Marks>, StoreError>,
+}
+
+/// An engine, as it is known also where it was left out.
+struct Entry {
+    name: &'static str,
+    feature: &'static str,
+    schemes: &'static [&'static str],
+    /// What its URLs look like, for errors.
+    shape: &'static str,
+    engine: Option<Engine>,
+}
+
+macro_rules! entry {
+    ($name:literal, $feature:literal, $schemes:expr, $shape:literal, $module:ident) => {
+        Entry {
+            name: $name,
+            feature: $feature,
+            schemes: &$schemes,
+            shape: $shape,
+            #[cfg(feature = $feature)]
+            engine: Some(crate::$module::ENGINE),
+            #[cfg(not(feature = $feature))]
+            engine: None,
+        }
+    };
+}
+
+/// All engines. One more is a line here, and its folder.
+const ENGINES: &[Entry] = &[
+    entry!("SQLite", "sqlite", ["sqlite"], "sqlite:PATH, sqlite::memory:", sqlite),
+    entry!("PostgreSQL", "postgres", ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE", postgres),
+    entry!("Redis", "redis", ["redis", "rediss", "valkey", "valkeys"], "redis://HOST", redis),
+];
 
 /// Opens the store at a URL.
 ///
@@ -69,17 +113,28 @@ pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError> {
-    if is_postgres(url) {
-        return postgres::open(url);
-    }
-    if is_redis(url) {
-        return redis::open(url);
-    }
-    let url = StoreUrl::parse(url)?;
-    match url.scheme.as_str() {
-        "sqlite" => sqlite::open(&url, create),
-        scheme => Err(unknown_scheme(scheme)),
-    }
+    (engine(url)?.open)(url, create)
+}
+
+fn engine(url: &str) -> Result<Engine, StoreError> {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    let Some(entry) = ENGINES.iter().find(|entry| entry.schemes.contains(&scheme)) else {
+        // What is no URL at all is told so.
+        return Err(StoreUrl::parse(url).map_or_else(|error| error, |url| unknown_scheme(&url.scheme)));
+    };
+    entry.engine.ok_or_else(|| {
+        wrong(format!(
+            "this program was built without the {} store (its cargo feature `{}`)",
+            entry.name, entry.feature
+        ))
+    })
+}
+
+/// What URLs look like, for errors.
+pub(crate) fn shapes() -> String {
+    let mut shapes: Vec<&str> = ENGINES.iter().map(|entry| entry.shape).collect();
+    let last = shapes.pop().unwrap_or_default();
+    format!("{} or {last}", shapes.join(", "))
 }
 
 /// Creates or upgrades the tables of the store at a URL, whatever else is in that database. Any number of processes
@@ -89,17 +144,7 @@ fn open_or_create(url: &str, create: bool) -> Result<Arc<dyn Store>, StoreError>
 ///
 /// As [`open`].
 pub fn migrate(url: &str) -> Result<Migration, StoreError> {
-    if is_postgres(url) {
-        return postgres::migrate(url);
-    }
-    if is_redis(url) {
-        return redis::migrate(url);
-    }
-    let url = StoreUrl::parse(url)?;
-    match url.scheme.as_str() {
-        "sqlite" => sqlite::migrate(&url),
-        scheme => Err(unknown_scheme(scheme)),
-    }
+    (engine(url)?.migrate)(url)
 }
 
 /// What [`migrate`] would carry out there, as SQL, to read or to run by hand.
@@ -108,17 +153,7 @@ pub fn migrate(url: &str) -> Result<Migration, StoreError> {
 ///
 /// As [`open`], for the URL alone: nothing is opened.
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
-    if is_postgres(url) {
-        return postgres::migration_sql(url);
-    }
-    if is_redis(url) {
-        return redis::rights(url);
-    }
-    let url = StoreUrl::parse(url)?;
-    match url.scheme.as_str() {
-        "sqlite" => sqlite::migration_sql(),
-        scheme => Err(unknown_scheme(scheme)),
-    }
+    (engine(url)?.migration_sql)(url)
 }
 
 /// Opens the marks at a URL: `sqlite:PATH`, `postgres://…` or `redis://…`, with the options of [`open`], of which those
@@ -131,17 +166,7 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
 ///
 /// As [`open`].
 pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
-    if is_postgres(url) {
-        return postgres::marks(url);
-    }
-    if is_redis(url) {
-        return redis::marks(url);
-    }
-    let url = StoreUrl::parse(url)?;
-    match url.scheme.as_str() {
-        "sqlite" => sqlite::marks(&url),
-        scheme => Err(unknown_scheme(scheme)),
-    }
+    (engine(url)?.marks)(url)
 }
 
 /// What a migrate did.
@@ -152,244 +177,4 @@ pub enum Migration {
     SetUp,
     /// They were there, in a version that this program uses.
     UpToDate,
-}
-
-/// Such a URL is taken apart by the store alone: it may have a password in it, which no error may show.
-fn is_postgres(url: &str) -> bool {
-    ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme))
-}
-
-#[cfg(not(feature = "postgres"))]
-mod postgres {
-    use std::sync::Arc;
-
-    use super::Migration;
-    use crate::url::wrong;
-    use crate::{Marks, Store, StoreError};
-
-    pub(super) fn open(_: &str) -> Result<Arc<dyn Store>, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn migrate(_: &str) -> Result<Migration, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn migration_sql(_: &str) -> Result<String, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
-        Err(left_out())
-    }
-
-    fn left_out() -> StoreError {
-        wrong("this program was built without the PostgreSQL store (its cargo feature `postgres`)".to_owned())
-    }
-}
-
-#[cfg(feature = "postgres")]
-mod postgres {
-    use std::sync::Arc;
-
-    use super::Migration;
-    use crate::postgres::PostgresMarks;
-    use crate::{Marks, PostgresStore, Store, StoreError};
-
-    pub(super) fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(PostgresStore::open(url)?))
-    }
-
-    pub(super) fn migrate(url: &str) -> Result<Migration, StoreError> {
-        PostgresStore::migrate(url)
-    }
-
-    pub(super) fn migration_sql(url: &str) -> Result<String, StoreError> {
-        PostgresStore::migration_sql(url)
-    }
-
-    pub(super) fn marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
-        Ok(Arc::new(PostgresMarks::open(url)?))
-    }
-}
-
-/// Such a URL is taken apart by the store alone: it may have a password in it, which no error may show.
-fn is_redis(url: &str) -> bool {
-    ["redis:", "rediss:", "valkey:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme))
-}
-
-#[cfg(not(feature = "redis"))]
-mod redis {
-    use std::sync::Arc;
-
-    use super::Migration;
-    use crate::url::wrong;
-    use crate::{Marks, Store, StoreError};
-
-    pub(super) fn open(_: &str) -> Result<Arc<dyn Store>, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn migrate(_: &str) -> Result<Migration, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn rights(_: &str) -> Result<String, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn marks(_: &str) -> Result<Arc<dyn Marks>, StoreError> {
-        Err(left_out())
-    }
-
-    fn left_out() -> StoreError {
-        wrong("this program was built without the Redis store (its cargo feature `redis`)".to_owned())
-    }
-}
-
-#[cfg(feature = "redis")]
-mod redis {
-    use std::sync::Arc;
-
-    use super::Migration;
-    use crate::redis::RedisMarks;
-    use crate::{Marks, RedisStore, Store, StoreError};
-
-    pub(super) fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
-        Ok(Arc::new(RedisStore::open(url)?))
-    }
-
-    pub(super) fn migrate(url: &str) -> Result<Migration, StoreError> {
-        RedisStore::open(url)?.migrate()
-    }
-
-    pub(super) fn rights(url: &str) -> Result<String, StoreError> {
-        RedisStore::open(url).map(|store| store.rights())
-    }
-
-    pub(super) fn marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
-        Ok(Arc::new(RedisMarks::open(url)?))
-    }
-}
-
-#[cfg(not(feature = "sqlite"))]
-mod sqlite {
-    use std::sync::Arc;
-
-    use super::Migration;
-    use crate::url::wrong;
-    use crate::{Marks, Store, StoreError, StoreUrl};
-
-    pub(super) fn open(_: &StoreUrl, _create: bool) -> Result<Arc<dyn Store>, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn migrate(_: &StoreUrl) -> Result<Migration, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn migration_sql() -> Result<String, StoreError> {
-        Err(left_out())
-    }
-
-    pub(super) fn marks(_: &StoreUrl) -> Result<Arc<dyn Marks>, StoreError> {
-        Err(left_out())
-    }
-
-    fn left_out() -> StoreError {
-        wrong("this program was built without the sqlite store (its cargo feature `sqlite`)".to_owned())
-    }
-}
-
-#[cfg(feature = "sqlite")]
-mod sqlite {
-    use std::sync::Arc;
-
-    use super::Migration;
-    use crate::sqlite::SqliteMarks;
-    use crate::url::{flag, holds, unknown_option, wrong};
-    use crate::{Marks, SqliteOptions, SqliteStore, Store, StoreError, StoreUrl, parse_duration};
-
-    const OPTIONS: [&str; 6] = ["timeout", "max_ttl", "history", "single_host", "allow_network_fs", "create"];
-
-    pub(super) fn open(url: &StoreUrl, create: bool) -> Result<Arc<dyn Store>, StoreError> {
-        let mut options = options(url)?;
-        if !create {
-            options = options.create(false);
-        }
-        Ok(Arc::new(match path(url)? {
-            None => SqliteStore::open_in_memory(options)?,
-            Some(path) => SqliteStore::open(path, options)?,
-        }))
-    }
-
-    pub(super) fn migrate(url: &StoreUrl) -> Result<Migration, StoreError> {
-        let options = options(url)?;
-        match path(url)? {
-            Some(path) => SqliteStore::migrate(path, options),
-            None => Err(wrong(
-                "sqlite::memory: is set up when it is opened, and gone when it is closed".to_owned(),
-            )),
-        }
-    }
-
-    pub(super) fn migration_sql() -> Result<String, StoreError> {
-        Ok(SqliteStore::migration_sql().to_owned())
-    }
-
-    pub(super) fn marks(url: &StoreUrl) -> Result<Arc<dyn Marks>, StoreError> {
-        // Leases and data may be in one file, and be named by one URL: what is about leases alone is taken and not used.
-        let options = options(url)?;
-        match path(url)? {
-            Some(path) => Ok(Arc::new(SqliteMarks::open(path, &options)?)),
-            None => {
-                Err(wrong("the marks of a fence lie where the writes go: expected sqlite:PATH".to_owned()))
-            }
-        }
-    }
-
-    /// `None` for a database in memory.
-    fn path(url: &StoreUrl) -> Result<Option<&str>, StoreError> {
-        match url.path.as_str() {
-            ":memory:" => Ok(None),
-            "" => {
-                Err(wrong("found sqlite: without a path, expected sqlite:PATH or sqlite::memory:".to_owned()))
-            }
-            // SQLite takes it for a URL of its own, or for an option.
-            path if path.starts_with("file:") || path.starts_with(':') => Err(wrong(format!(
-                "found the path {path:?}, expected the plain path of a file (./{path} if it is really called that)"
-            ))),
-            // Whether the first part is a host, a folder or nothing differs from tool to tool.
-            path if path.starts_with("//") && !path.starts_with("///") => Err(wrong(format!(
-                "found sqlite:{path}, expected sqlite:PATH without //: sqlite:/a/b for an absolute path, sqlite:a/b for a \
-                 relative one"
-            ))),
-            // The shell expands it at the beginning of a word alone.
-            path if path == "~" || path.starts_with("~/") => {
-                let rest = path.trim_start_matches('~');
-                Err(wrong(format!(
-                    "found sqlite:{path}: ~ is not expanded here, write \"sqlite:$HOME{rest}\" in a shell, or the whole path \
-                     (sqlite:./{path} if a folder is really called that)"
-                )))
-            }
-            path => Ok(Some(path)),
-        }
-    }
-
-    fn options(url: &StoreUrl) -> Result<SqliteOptions, StoreError> {
-        let mut options = SqliteOptions::default();
-        for (name, value) in &url.options {
-            let span = || parse_duration(value).map_err(|error| wrong(format!("option {name}: {error}")));
-            options = match name.as_str() {
-                "timeout" => options.timeout(span()?),
-                "max_ttl" => options.max_ttl(span()?),
-                "single_host" => options.single_host(flag(name, value)?),
-                "allow_network_fs" => options.allow_network_fs(flag(name, value)?),
-                "create" => options.create(flag(name, value)?),
-                "history" => options.history(holds(value)?),
-                _ => return Err(unknown_option("sqlite", name, &OPTIONS)),
-            };
-        }
-        Ok(options)
-    }
 }

@@ -1,8 +1,9 @@
 //! Which store, and how: one text.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
-use crate::{ErrorKind, StoreError};
+use crate::open::shapes;
+use crate::{ErrorKind, StoreError, parse_duration};
 
 /// A store's URL, taken apart but not yet understood by an engine: `sqlite:PATH?timeout=5s`.
 ///
@@ -19,9 +20,6 @@ pub struct StoreUrl {
     pub options: Vec<(String, String)>,
 }
 
-/// The schemes that stores of this project have, for errors.
-const SCHEMES: &str = "sqlite:PATH, sqlite::memory:, postgres://USER@HOST/DATABASE or redis://HOST";
-
 impl StoreUrl {
     /// Takes a URL apart.
     ///
@@ -33,7 +31,8 @@ impl StoreUrl {
         let Some((scheme, rest)) = url.split_once(':') else {
             let meant = if is_path(url) { format!(": did you mean sqlite:{url}") } else { String::new() };
             return Err(wrong(format!(
-                "a store's URL begins with its engine, {SCHEMES}; found {:?}{meant}",
+                "a store's URL begins with its engine, {}; found {:?}{meant}",
+                shapes(),
                 shortened(url)
             )));
         };
@@ -43,43 +42,67 @@ impl StoreUrl {
             let lower = scheme.to_ascii_lowercase();
             let meant = if lower == "sqlite" {
                 format!(": did you mean {lower}:{rest}")
-            } else if is_path(scheme) {
+            } else if is_path(scheme) && !rest.contains('@') {
                 format!(": did you mean sqlite:{url}")
             } else {
                 String::new()
             };
             return Err(wrong(format!(
-                "a store's URL begins with its engine, {SCHEMES}; found {:?} before the colon{meant}",
+                "a store's URL begins with its engine, {}; found {:?} before the colon{meant}",
+                shapes(),
                 shortened(scheme)
             )));
         }
-        let (path, query) = match rest.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
+        let (path, options) = match rest.split_once('?') {
+            Some((path, options)) => (path, Some(options)),
             None => (rest, None),
         };
-        let path = decode("path", path)?;
-        let mut options: Vec<(String, String)> = Vec::new();
-        for option in query.into_iter().flat_map(|query| query.split('&')) {
-            let Some((name, value)) = option.split_once('=') else {
-                return Err(wrong(format!("an option is written name=value, found {option:?}")));
-            };
-            let (name, value) = (decode("option's name", name)?, decode("option's value", value)?);
-            if name.is_empty() {
-                return Err(wrong(format!("an option is written name=value, found {option:?}")));
-            }
-            if options.iter().any(|(other, _)| *other == name) {
-                return Err(wrong(format!("the option {name} is given twice")));
-            }
-            options.push((name, value));
-        }
+        let (path, options) = (decode("path", path)?, query(options)?);
         Ok(Self { scheme: scheme.to_owned(), path, options })
     }
+}
+
+/// What stands behind a `?`: options in the order written, decoded. What may be a password is not shown.
+pub(crate) fn query(text: Option<&str>) -> Result<Vec<(String, String)>, StoreError> {
+    raw_options(text)?
+        .into_iter()
+        .map(|(name, raw)| option_value(&name, raw).map(|value| (name, value)))
+        .collect()
+}
+
+/// A value as it was meant.
+pub(crate) fn option_value(name: &str, raw: &str) -> Result<String, StoreError> {
+    decode("value", raw).map_err(|_| {
+        wrong(format!(
+            "option {name}: a % is followed by two hexadecimal digits (%25 is a % itself), and decoded it is UTF-8 without NUL"
+        ))
+    })
+}
+
+/// The same, with values as they stand there.
+pub(crate) fn raw_options(text: Option<&str>) -> Result<Vec<(String, &str)>, StoreError> {
+    let mut options: Vec<(String, &str)> = Vec::new();
+    for option in text.into_iter().flat_map(|text| text.split('&')) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) if !name.is_empty() => (decode("option's name", name)?, value),
+            _ if option.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') => {
+                return Err(wrong(format!("an option is written name=value, found {option:?}")));
+            }
+            _ => return Err(wrong("an option is written name=value, found one without a name".to_owned())),
+        };
+        if options.iter().any(|(other, _)| *other == name) {
+            return Err(wrong(format!("the option {name} is given twice")));
+        }
+        options.push((name, value));
+    }
+    Ok(options)
 }
 
 /// Whether it looks like the path of a file to which somebody forgot to add the engine.
 fn is_path(text: &str) -> bool {
     let endings = [".db", ".sqlite", ".sqlite3"];
-    if text.len() > LONGEST {
+    // What has an @ in it is a server's, and may have a password.
+    if text.len() > LONGEST || text.contains('@') {
         return false;
     }
     text.contains('/') || text.starts_with('.') || endings.iter().any(|ending| text.ends_with(ending))
@@ -102,15 +125,22 @@ pub(crate) fn wrong(message: String) -> StoreError {
 }
 
 pub(crate) fn unknown_scheme(scheme: &str) -> StoreError {
-    wrong(format!("there is no store {scheme:?} here, expected {SCHEMES}"))
+    wrong(format!("there is no store {scheme:?} here, expected {}", shapes()))
 }
 
-pub(crate) fn unknown_option(scheme: &str, name: &str, expected: &[&str]) -> StoreError {
-    let mut list = String::new();
-    for (index, name) in expected.iter().enumerate() {
-        let _ = write!(list, "{}{name}", if index == 0 { "" } else { ", " });
-    }
-    wrong(format!("a {scheme} URL has no option {name:?}, expected one of {list}"))
+/// An option that the engine does not have, beside those that it has.
+pub(crate) fn unknown_option<'a>(
+    scheme: &str,
+    name: &str,
+    expected: impl IntoIterator<Item = &'a &'a str>,
+) -> StoreError {
+    let expected: Vec<&str> = expected.into_iter().copied().collect();
+    wrong(format!("a {scheme} URL has no option {name:?}, expected one of {}", expected.join(", ")))
+}
+
+/// A length of time among the options.
+pub(crate) fn span(name: &str, value: &str) -> Result<Duration, StoreError> {
+    parse_duration(value).map_err(|error| wrong(format!("option {name}: {error}")))
 }
 
 /// A switch among the options.

@@ -14,6 +14,10 @@ pub(crate) use renew::renew;
 #[cfg(any(feature = "sqlite", feature = "redis"))]
 pub(crate) use row::micros;
 pub(crate) use row::{At, Effects, Held, Row, Write};
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+pub(crate) use standing::EARLIEST_MICROS;
+#[cfg(feature = "_server")]
+pub(crate) use standing::LEAP;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use standing::greatest_believed;
 pub(crate) use standing::{Reason, Standing};

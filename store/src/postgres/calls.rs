@@ -1,5 +1,7 @@
 //! Every statement that is sent, by name.
 
+use std::time::Duration;
+
 use tokio_postgres::types::{ToSql, Type};
 
 /// What a statement is sent with: a value, and its type.
@@ -130,6 +132,15 @@ pub(super) fn some_bits(value: Option<u64>) -> Parameter {
 
 pub(super) fn number(value: i64) -> Parameter {
     with(value, Type::INT8)
+}
+
+/// Microseconds.
+pub(super) fn span(value: Duration) -> Parameter {
+    number(micros(value))
+}
+
+pub(super) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn small(value: i32) -> Parameter {

@@ -84,7 +84,7 @@ impl Link {
             config.options(format!(
                 "{asked} -c lease_machines.tag={tag} -c default_transaction_isolation=read\\ committed \
                  -c statement_timeout={}",
-                target.options.timeout.as_millis()
+                target.options.limits.timeout.as_millis()
             ));
             match Self::start(target, &config).await {
                 Ok(link) => return Ok((link, Some(tag))),
@@ -194,7 +194,7 @@ impl Link {
         dead: bool,
     ) -> Result<Epoch, StoreError> {
         use super::calls::{bits, number, truth};
-        let max_ttl = i64::try_from(target.options.max_ttl.as_micros()).unwrap_or(i64::MAX);
+        let max_ttl = i64::try_from(target.options.limits.max_ttl.as_micros()).unwrap_or(i64::MAX);
         let above = i64::try_from(above).unwrap_or(i64::MAX);
         let parameters = vec![
             bits(instead_of.value()),
@@ -204,7 +204,7 @@ impl Link {
             number(max_ttl),
         ];
         let rows = self
-            .ask(target, Call::OpenEpoch, parameters, target.options.timeout)
+            .ask(target, Call::OpenEpoch, parameters, target.options.limits.timeout)
             .await
             .map_err(|error| failed(&target.place, "opening an epoch", error))?;
         let bits = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());

@@ -9,11 +9,11 @@ use lease_machines::FencingToken;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Client;
 
-use super::driver::Driver;
 use super::failure::Place;
 use super::fence::PostgresFence;
 use super::link::{Link, Target};
 use crate::fence::{Advance, not_asked, refused};
+use crate::server::Driver;
 use crate::{Answer, ErrorKind, GuardError, GuardErrorKind, LeaseRef, Mark, MarkKey, Marks, StoreError};
 
 /// The marks at a URL. Each call connects anew: they are rare, and nothing is held between them.
@@ -28,7 +28,8 @@ type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, GuardError>> + Send + '
 impl PostgresMarks {
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
         let (target, _) = super::store::target(url)?;
-        Ok(Self { target: Arc::new(target), driver: Driver::start()? })
+        let driver = Driver::start(target.place.to_string())?;
+        Ok(Self { target: Arc::new(target), driver })
     }
 
     /// Does something on a connection of its own, within the URL's `timeout`. A lock is waited for a little less, so that
@@ -40,7 +41,7 @@ impl PostgresMarks {
         let target = Arc::clone(&self.target);
         self.driver
             .run(async move {
-                let (place, limit) = (&target.place, target.options.timeout);
+                let (place, limit) = (&target.place, target.options.limits.timeout);
                 let until = Instant::now() + limit;
                 let late = || format!("{place} did not answer within {limit:?}");
                 let opened = timeout_at(until, Link::open(&target)).await;

@@ -5,8 +5,8 @@
 
 mod answer;
 mod calls;
+mod core;
 mod doctor;
-mod driver;
 mod failure;
 mod fence;
 mod link;
@@ -14,12 +14,15 @@ mod marks;
 mod options;
 mod passwords;
 mod pool;
+mod renew;
 mod schema;
 mod store;
 mod tls;
 mod url;
+mod wait;
 
 pub use fence::PostgresFence;
-pub(crate) use marks::PostgresMarks;
+use marks::PostgresMarks;
 pub use options::PostgresOptions;
 pub use store::PostgresStore;
+pub(crate) use url::ENGINE;

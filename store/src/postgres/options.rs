@@ -7,10 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::limits::Limits;
 use crate::{Clock, ErrorKind, StoreError};
-
-/// The longest `max_ttl` that a store can be given.
-const MOST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// No wait is longer than the server can count in milliseconds.
 const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
@@ -19,10 +17,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
     pub(super) schema: String,
-    pub(super) timeout: Duration,
+    pub(super) limits: Limits,
     pub(super) connect_timeout: Duration,
-    pub(super) max_ttl: Duration,
-    pub(super) history: Option<u32>,
     pub(super) connections: u16,
     pub(super) pooler: bool,
     pub(super) trust_failover: bool,
@@ -71,10 +67,8 @@ impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             schema: "lease_machines".to_owned(),
-            timeout: Duration::from_secs(5),
+            limits: Limits::DEFAULT,
             connect_timeout: Duration::from_secs(5),
-            max_ttl: Duration::from_secs(24 * 3600),
-            history: Some(100),
             connections: 8,
             pooler: false,
             trust_failover: false,
@@ -96,7 +90,7 @@ impl PostgresOptions {
     /// Every request ends after this long (5 s).
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.limits.timeout = timeout;
         self
     }
 
@@ -111,14 +105,14 @@ impl PostgresOptions {
     /// history, nothing is granted for so long.
     #[must_use]
     pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.max_ttl = max_ttl;
+        self.limits.max_ttl = max_ttl;
         self
     }
 
     /// How many holds of each resource are remembered, a few more at times (100); `None` keeps no history.
     #[must_use]
     pub const fn history(mut self, holds: Option<u32>) -> Self {
-        self.history = holds;
+        self.limits.history = holds;
         self
     }
 
@@ -171,12 +165,9 @@ impl PostgresOptions {
     /// The options, where they are in range.
     pub(super) fn checked(self) -> Result<Self, StoreError> {
         let wrong = |message: String| Err(StoreError::new(ErrorKind::Configuration, message));
-        let milli = Duration::from_millis(1);
-        if self.max_ttl < milli || self.max_ttl > MOST_TTL {
-            return wrong(format!("max_ttl is from 1ms to 365d, found {:?}", self.max_ttl));
-        }
-        for (name, span) in [("timeout", self.timeout), ("connect_timeout", self.connect_timeout)] {
-            if span < milli || span > LONGEST_TIMEOUT {
+        self.limits.check()?;
+        for (name, span) in [("timeout", self.limits.timeout), ("connect_timeout", self.connect_timeout)] {
+            if span.is_zero() || span > LONGEST_TIMEOUT {
                 return wrong(format!("{name} is from 1ms to {LONGEST_TIMEOUT:?}, found {span:?}"));
             }
         }
@@ -196,6 +187,6 @@ impl PostgresOptions {
 
     /// How many holds are kept, for the functions: 0 for none.
     pub(super) fn keep(&self) -> i32 {
-        self.history.map_or(0, |holds| i32::try_from(holds).unwrap_or(i32::MAX))
+        self.limits.history.map_or(0, |holds| i32::try_from(holds).unwrap_or(i32::MAX))
     }
 }

@@ -1,52 +1,26 @@
-//! TLS without a provider of the whole process: what else is in it may have another.
+//! TLS as everywhere with PostgreSQL: a certificate is verified only where that is asked for.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::options::PostgresOptions;
-use crate::{ErrorKind, StoreError};
+use crate::StoreError;
+use crate::server::tls;
 
 pub(super) fn connector(options: &PostgresOptions) -> Result<MakeRustlsConnect, StoreError> {
-    let provider = Arc::new(ring::default_provider());
-    let wrong = |message: String| StoreError::new(ErrorKind::Configuration, message);
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(format!("TLS cannot be set up: {error}")))?;
     let config = if options.verify {
-        let mut roots = RootCertStore::empty();
-        for certificate in authorities(options.root_cert.as_deref())? {
-            // One that is damaged is no reason to do without the others.
-            let _ = roots.add(certificate);
-        }
-        if roots.is_empty() {
-            return Err(wrong("no authority was found to verify the server's certificate with".to_owned()));
-        }
-        builder.with_root_certificates(roots).with_no_client_auth()
+        tls::verifying(options.root_cert.as_deref().map(|file| ("sslrootcert", file)))?
     } else {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
-            .with_no_client_auth()
+        let provider = tls::provider();
+        let verifier = Arc::new(Unverified(Arc::clone(&provider)));
+        tls::builder(provider)?.dangerous().with_custom_certificate_verifier(verifier)
     };
-    Ok(MakeRustlsConnect::new(config))
-}
-
-fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, StoreError> {
-    let Some(path) = file else { return Ok(rustls_native_certs::load_native_certs().certs) };
-    let wrong = |what: String| {
-        let message = format!("sslrootcert {}: {what}; expected certificates in PEM", path.display());
-        StoreError::new(ErrorKind::Configuration, message)
-    };
-    let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(|error| wrong(error.to_string()))
+    Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
 }
 
 /// `sslmode=prefer` and `require` as everywhere with PostgreSQL: encrypted against whoever listens, with any certificate.

@@ -1,22 +1,29 @@
 //! From a URL to a server and its options.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use super::failure::Place;
-use super::options::PostgresOptions;
-use crate::url::{decode, flag, holds, unknown_option, wrong};
-use crate::{StoreError, parse_duration};
+use super::{PostgresMarks, PostgresOptions, PostgresStore};
+use crate::StoreError;
+use crate::limits::Limits;
+use crate::open::Engine;
+use crate::url::{flag, option_value, raw_options, span, unknown_option, wrong};
 
-const OPTIONS: [&str; 14] = [
+pub(crate) const ENGINE: Engine = Engine {
+    open: |url, _| Ok(Arc::new(PostgresStore::open(url)?)),
+    migrate: PostgresStore::migrate,
+    migration_sql: PostgresStore::migration_sql,
+    marks: |url| Ok(Arc::new(PostgresMarks::open(url)?)),
+};
+
+const OPTIONS: [&str; 11] = [
     "schema",
-    "timeout",
     "connect_timeout",
-    "max_ttl",
-    "history",
     "connections",
     "pooler",
     "trust_failover",
@@ -42,33 +49,19 @@ pub(super) struct Parsed {
 pub(super) fn parse(url: &str) -> Result<Parsed, StoreError> {
     let (base, query) = url.split_once('?').map_or((url, None), |(base, query)| (base, Some(query)));
     let mut options = PostgresOptions::default();
-    let (mut rest, mut passfile, mut seen) = (Vec::new(), None, Vec::new());
-    for option in query.into_iter().flat_map(|query| query.split('&')) {
-        let Some((name, raw)) = option.split_once('=') else {
-            return Err(wrong(format!(
-                "an option is written name=value, found {:?}",
-                option.get(..20).unwrap_or(option)
-            )));
-        };
-        if seen.contains(&name) {
-            return Err(wrong(format!("the option {name} is given twice")));
+    let (mut rest, mut passfile) = (Vec::new(), None);
+    for (name, raw) in raw_options(query)? {
+        let (name, value) = (name.as_str(), option_value(&name, raw)?);
+        if options.limits.take(name, &value)? {
+            continue;
         }
-        seen.push(name);
-        let value = decode("option's value", raw)
-            .map_err(|_| wrong(format!("option {name}: not percent-encoded UTF-8")))?;
-        let span = || -> Result<Duration, StoreError> {
-            parse_duration(&value).map_err(|error| wrong(format!("option {name}: {error}")))
-        };
         options = match name {
             "schema" => options.schema(value),
-            "timeout" => options.timeout(span()?),
             // As a number alone it is in seconds, as for every other program.
             "connect_timeout" => options.connect_timeout(match value.parse() {
                 Ok(seconds) => Duration::from_secs(seconds),
-                Err(_) => span()?,
+                Err(_) => span(name, &value)?,
             }),
-            "max_ttl" => options.max_ttl(span()?),
-            "history" => options.history(holds(&value)?),
             "connections" => options.connections(value.parse().map_err(|_| {
                 wrong(format!(
                     "option connections: found {value:?}, expected a number from 1 to {}",
@@ -118,10 +111,10 @@ pub(super) fn parse(url: &str) -> Result<Parsed, StoreError> {
             | "channel_binding"
             | "sslnegotiation"
             | "load_balance_hosts" => {
-                rest.push(option.to_owned());
+                rest.push(format!("{name}={raw}"));
                 options
             }
-            _ => return Err(unknown_option("postgres", name, &OPTIONS)),
+            _ => return Err(unknown_option("postgres", name, Limits::OPTIONS.iter().chain(&OPTIONS))),
         };
     }
     let driver = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };

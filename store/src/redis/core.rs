@@ -1,7 +1,6 @@
 //! What all calls of a store share: sending a request, and noticing that the server has lost history.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use redis::Value;
@@ -12,14 +11,8 @@ use super::link::{Link, Live, Standing, Target};
 use super::request::{Request, Requests, whole_micros};
 use super::script::{self, BUCKETS, EPOCH, VERSION};
 use super::{RedisOptions, server::Server};
+use crate::decide::{EARLIEST_MICROS, LEAP};
 use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError};
-
-/// No store is set up, and no epoch opened, by a clock that stands before this: 2026-01-01, in microseconds. Its first
-/// tokens would lie below those of a store that it replaces.
-const EARLIEST_MICROS: u64 = 1_767_225_600_000_000;
-
-/// Tokens of a new epoch lie so far above one that somebody has seen: there may be more of them.
-const LEAP: u64 = 1 << 32;
 
 /// Buckets that are asked at once, where all are: others get their turn in between.
 const AT_ONCE: usize = 64;
@@ -218,7 +211,7 @@ impl Core {
             .arg(Epoch::draw()?.to_string())
             .arg(VERSION)
             .arg(EARLIEST_MICROS)
-            .arg(whole_micros(self.options.max_ttl))
+            .arg(whole_micros(self.options.limits.max_ttl))
             .arg(&server.run)
             .arg(&server.place)
             .arg(&server.former)
@@ -244,11 +237,5 @@ impl Core {
             "version" => Err(other_version(&part(1))),
             _ => Err(not_set_up()),
         }
-    }
-
-    /// How long to wait before looking again: some fraction of `most`, different for everyone.
-    pub(super) fn jitter(most: Duration) -> Duration {
-        let random = crate::owner::random().unwrap_or(0) % 512;
-        most.mul_f64(0.5 + f64::from(u32::try_from(random).unwrap_or(0)) / 1024.0)
     }
 }

@@ -69,7 +69,7 @@ impl Link {
 
     /// When a request that begins now has to have ended.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.options.timeout
+        Instant::now() + self.options.limits.timeout
     }
 
     /// The connection, whatever the store is in. Whatever goes wrong, nothing was asked.
@@ -90,7 +90,7 @@ impl Link {
     }
 
     fn late(&self, what: &str) -> StoreError {
-        let message = format!("{} {what} within {:?}", self.target, self.options.timeout);
+        let message = format!("{} {what} within {:?}", self.target, self.options.limits.timeout);
         StoreError::new(ErrorKind::Unreachable, message)
     }
 

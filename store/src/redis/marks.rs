@@ -7,16 +7,16 @@ use redis::{Cmd, Value};
 
 use super::address;
 use super::core::Core;
-use super::engine::Engine;
 use super::fence::{self, RedisFence};
 use super::link::Target;
 use crate::fence::{Advance, not_asked, refused};
+use crate::server::Driver;
 use crate::{Answer, ErrorKind, GuardMode, LeaseRef, Mark, MarkKey, Marks, StoreError};
 
 /// The marks at a URL.
 pub(crate) struct RedisMarks {
     core: Arc<Core>,
-    engine: Engine,
+    driver: Driver,
     fence: RedisFence,
 }
 
@@ -24,17 +24,18 @@ impl RedisMarks {
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
         let (address, options) = address::from_url(url)?;
         let fence = RedisFence::new(&options.namespace);
+        let driver = Driver::start(address.to_string())?;
         let core = Arc::new(Core::new(Target::Address(address), options)?);
-        Ok(Self { core, engine: Engine::start()?, fence })
+        Ok(Self { core, driver, fence })
     }
 
     fn ask(&self, cmd: Cmd) -> Answer<'_, Value> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
+        self.driver.run(async move {
             let deadline = core.link.deadline();
             let live = core.link.live(deadline).await?;
             core.link.ask(&live, &cmd, deadline).await
-        }))
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::limits::Limits;
 use crate::url::wrong;
 use crate::{Clock, StoreError};
 
@@ -12,9 +13,7 @@ use crate::{Clock, StoreError};
 #[must_use]
 pub struct RedisOptions {
     pub(super) namespace: String,
-    pub(super) timeout: Duration,
-    pub(super) max_ttl: Duration,
-    pub(super) history: Option<u32>,
+    pub(super) limits: Limits,
     pub(super) replicas: u32,
     pub(super) trust_failover: bool,
     pub(super) clock: Option<Arc<dyn Clock>>,
@@ -24,9 +23,7 @@ impl Default for RedisOptions {
     fn default() -> Self {
         Self {
             namespace: Self::NAMESPACE.to_owned(),
-            timeout: Duration::from_secs(5),
-            max_ttl: Duration::from_secs(24 * 3600),
-            history: Some(Self::HISTORY),
+            limits: Limits::DEFAULT,
             replicas: 0,
             trust_failover: false,
             clock: None,
@@ -39,10 +36,10 @@ impl RedisOptions {
     pub const NAMESPACE: &'static str = "default";
 
     /// How many holds of a resource are remembered unless told otherwise.
-    pub const HISTORY: u32 = 100;
+    pub const HISTORY: u32 = Limits::HISTORY;
 
     /// The longest `max_ttl`: 365 days.
-    pub const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+    pub const LONGEST_TTL: Duration = Limits::LONGEST_TTL;
 
     /// Tells stores on one server apart: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
@@ -52,19 +49,19 @@ impl RedisOptions {
 
     /// Every request ends after this long, connecting included (5 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.limits.timeout = timeout;
         self
     }
 
     /// A longer ttl is refused (24 h; at most [`LONGEST_TTL`](Self::LONGEST_TTL)).
     pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.max_ttl = max_ttl;
+        self.limits.max_ttl = max_ttl;
         self
     }
 
     /// How many holds of each resource to remember ([`HISTORY`](Self::HISTORY)); `None` for none.
     pub const fn history(mut self, keep: Option<u32>) -> Self {
-        self.history = keep;
+        self.limits.history = keep;
         self
     }
 
@@ -97,13 +94,7 @@ impl RedisOptions {
                 "option namespace: found {name:?}, expected 1 to 64 letters, digits, -, _ and ."
             )));
         }
-        if self.timeout.is_zero() {
-            return Err(wrong("option timeout: found 0, expected a length of time".to_owned()));
-        }
-        let millis = Duration::from_millis(1);
-        if self.max_ttl < millis || self.max_ttl > Self::LONGEST_TTL {
-            return Err(wrong(format!("option max_ttl: found {:?}, expected 1ms to 365d", self.max_ttl)));
-        }
+        self.limits.check()?;
         if self.replicas > 64 {
             return Err(wrong(format!("option replicas: found {}, expected at most 64", self.replicas)));
         }
@@ -115,9 +106,7 @@ impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
             .field("namespace", &self.namespace)
-            .field("timeout", &self.timeout)
-            .field("max_ttl", &self.max_ttl)
-            .field("history", &self.history)
+            .field("limits", &self.limits)
             .field("replicas", &self.replicas)
             .field("trust_failover", &self.trust_failover)
             .finish_non_exhaustive()

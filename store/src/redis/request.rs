@@ -43,7 +43,7 @@ impl Requests {
             .arg(self.time())
             .arg(epoch.map(|epoch| epoch.to_string()).unwrap_or_default())
             .arg(resource.as_str())
-            .arg(self.options.history.unwrap_or(0));
+            .arg(self.options.limits.history.unwrap_or(0));
         Request { cmd, bucket }
     }
 

@@ -1,17 +1,16 @@
 //! The store itself.
 
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 
 use super::answer::Reply;
 use super::core::Core;
-use super::engine::Engine;
 use super::link::Target;
 use super::request::Request;
 use super::{RedisOptions, address, doctor};
+use crate::server::Driver;
 use crate::{
     Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, HistoryEntry, Inspection, LeaseRef,
     Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
@@ -36,7 +35,7 @@ use crate::{
 pub struct RedisStore {
     capabilities: Capabilities,
     core: Arc<Core>,
-    engine: Engine,
+    driver: Driver,
 }
 
 impl RedisStore {
@@ -73,11 +72,12 @@ impl RedisStore {
     }
 
     fn start(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
-        let mut capabilities = Capabilities::all("redis", options.max_ttl);
-        capabilities.history = options.history.is_some();
+        let mut capabilities = Capabilities::all("redis", options.limits.max_ttl);
+        capabilities.history = options.limits.history.is_some();
         // Waiters look again and again.
         capabilities.wakes_waiters = false;
-        Ok(Self { capabilities, core: Arc::new(Core::new(target, options)?), engine: Engine::start()? })
+        let driver = Driver::start(target.to_string())?;
+        Ok(Self { capabilities, core: Arc::new(Core::new(target, options)?), driver })
     }
 
     /// Sets the store up: its epoch, in all its buckets. Nothing is changed where it is there; where a part of it is, a new
@@ -92,11 +92,7 @@ impl RedisStore {
     /// [`Schema`](crate::ErrorKind::Schema) where a newer program has set it up.
     pub fn migrate(&self) -> Result<Migration, StoreError> {
         let core = Arc::clone(&self.core);
-        let (sender, receiver) = mpsc::sync_channel(1);
-        self.engine.start_work(async move {
-            let _ = sender.send(core.migrate().await);
-        })?;
-        receiver.recv().unwrap_or_else(|_| Err(Engine::closed()))
+        self.driver.block(async move { core.migrate().await })
     }
 
     /// The rights that a user needs who is not allowed everything, as commands to read or to run by hand.
@@ -112,7 +108,7 @@ impl RedisStore {
         read: impl FnOnce(&Reply) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move { read(&core.ask(&request(&core)?).await?) }))
+        self.driver.run(async move { read(&core.ask(&request(&core)?).await?) })
     }
 
     /// The same, where the request shows a token.
@@ -123,21 +119,21 @@ impl RedisStore {
         read: impl FnOnce(&Reply, &LeaseRef) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
+        self.driver.run(async move {
             let reply = core.ask(&request(&core, &lease)?).await?;
             if reply.rewound {
                 core.rewound(&lease, reply.epoch).await?;
             }
             read(&reply, &lease)
-        }))
+        })
     }
 
     fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
-            let claim = check::claim(claim, core.options.max_ttl)?;
+        self.driver.run(async move {
+            let claim = check::claim(claim, core.options.limits.max_ttl)?;
             core.ask(&core.requests.acquire(&claim, again)).await?.acquired(&claim)
-        }))
+        })
     }
 
     fn look<T: Send + 'static>(
@@ -157,7 +153,7 @@ impl Store for RedisStore {
 
     fn epoch(&self) -> Answer<'_, Epoch> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move { core.epoch().await }))
+        self.driver.run(async move { core.epoch().await })
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
@@ -171,57 +167,21 @@ impl Store for RedisStore {
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
         self.call_under(
             lease,
-            move |core, lease| Ok(core.requests.renew(lease, check::ttl(ttl, core.options.max_ttl)?)),
+            move |core, lease| Ok(core.requests.renew(lease, check::ttl(ttl, core.options.limits.max_ttl)?)),
             |reply, lease| reply.renewed(lease.epoch),
         )
     }
 
     fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
-            // One script for each, all in one piece: the rows lie in as many buckets as a cluster would lay apart.
-            let mut requests = Vec::with_capacity(leases.len());
-            let mut answers: Vec<Result<Renewed, StoreError>> = Vec::with_capacity(leases.len());
-            let mut places = Vec::with_capacity(leases.len());
-            for (place, (lease, ttl)) in leases.iter().enumerate() {
-                match check::ttl(*ttl, core.options.max_ttl) {
-                    Ok(ttl) => {
-                        requests.push(core.requests.renew(lease, ttl));
-                        places.push(place);
-                        answers.push(Err(Engine::closed()));
-                    }
-                    Err(error) => answers.push(Err(error)),
-                }
-            }
-            if requests.is_empty() {
-                return Ok(answers);
-            }
-            let deadline = core.link.deadline();
-            let live = core.ready(deadline).await?;
-            let replies = core.ask_each(&live, requests, deadline).await;
-            for (place, reply) in places.into_iter().zip(replies) {
-                let (Some((lease, _)), Some(answer)) = (leases.get(place), answers.get_mut(place)) else {
-                    continue;
-                };
-                *answer = match reply {
-                    Ok(reply) => {
-                        if reply.rewound {
-                            core.rewound(lease, reply.epoch).await?;
-                        }
-                        reply.renewed(lease.epoch)
-                    }
-                    Err(error) => Err(error),
-                };
-            }
-            Ok(answers)
-        }))
+        self.driver.run(async move { core.renew_many(leases).await })
     }
 
     fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
         self.call_under(
             lease,
             move |core, lease| {
-                check::ending(&ending, core.options.max_ttl)?;
+                check::ending(&ending, core.options.limits.max_ttl)?;
                 Ok(core.requests.release(lease, &ending))
             },
             |reply, lease| reply.released(lease.epoch),
@@ -254,14 +214,14 @@ impl Store for RedisStore {
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
+        self.driver.run(async move {
             let mut all = Vec::new();
             for reply in core.ask_all(|bucket| core.requests.list(bucket, &prefix)).await? {
                 all.extend(reply.list()?);
             }
             all.sort_by(|a, b| a.resource.cmp(&b.resource));
             Ok(all)
-        }))
+        })
     }
 
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
@@ -270,7 +230,7 @@ impl Store for RedisStore {
 
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
+        self.driver.run(async move {
             let mut pruned = Pruned::default();
             for reply in core.ask_all(|bucket| core.requests.prune(bucket, older_than)).await? {
                 let (resources, history, floor) = reply.pruned()?;
@@ -282,25 +242,25 @@ impl Store for RedisStore {
             let floor = pruned.floor;
             core.ask_all(|bucket| core.requests.raise(bucket, floor)).await?;
             Ok(pruned)
-        }))
+        })
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move { core.wait(resource, limit).await }))
+        self.driver.run(async move { core.wait(resource, limit).await })
     }
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move {
+        self.driver.run(async move {
             let deadline = core.link.deadline();
             let live = core.ready(deadline).await?;
             core.open_epoch(&live, &opening, deadline).await
-        }))
+        })
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
         let core = Arc::clone(&self.core);
-        Box::pin(self.engine.run(async move { doctor::look(&core).await }))
+        self.driver.run(async move { doctor::look(&core).await })
     }
 }

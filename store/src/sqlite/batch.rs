@@ -14,9 +14,9 @@ use super::failure::sqlite_error;
 use super::history;
 use super::lane::Worked;
 use super::row::{self, Base};
-use super::schema::{EARLIEST_MICROS, clock_is_wrong};
+use super::schema::clock_is_wrong;
 use super::settings::Settings;
-use crate::decide::{self, At, Decided, Effects, Known, Reason, Row, Write, micros};
+use crate::decide::{self, At, Decided, EARLIEST_MICROS, Effects, Known, Reason, Row, Write, micros};
 use crate::{
     Acquired, Claim, Ending, Epoch, HoldOutcome, LeaseRef, Opening, Released, Renewed, ResourceName, Revoked,
     StoreError, check,

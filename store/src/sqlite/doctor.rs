@@ -10,9 +10,9 @@ use super::filesystem::{is_in_memory, shared_file_system};
 use super::lane::Worked;
 use super::reader::Reads;
 use super::row::load_base;
-use super::schema::{EARLIEST_MICROS, VERSION};
+use super::schema::VERSION;
 use crate::check;
-use crate::decide::micros;
+use crate::decide::{EARLIEST_MICROS, micros};
 use crate::{Finding, Severity};
 
 /// Less space than this is worth a warning: a write-ahead log takes some megabytes.

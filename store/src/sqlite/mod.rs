@@ -23,6 +23,7 @@ mod row;
 mod schema;
 mod settings;
 mod store;
+mod url;
 mod waiters;
 mod watch;
 
@@ -30,3 +31,4 @@ pub(crate) use fence::SqliteMarks;
 pub use fence::{Passed, SqliteFence};
 pub use options::SqliteOptions;
 pub use store::SqliteStore;
+pub(crate) use url::ENGINE;

@@ -5,29 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Clock;
+use crate::limits::Limits;
 
 /// Settings of a [`SqliteStore`](super::SqliteStore). Where several processes use one file, give them the same.
 #[derive(Clone)]
 #[must_use]
 pub struct SqliteOptions {
-    pub(super) timeout: Duration,
-    pub(super) max_ttl: Duration,
+    pub(super) limits: Limits,
     pub(super) single_host: bool,
     pub(super) allow_network_fs: bool,
     pub(super) create: bool,
-    pub(super) history: Option<u32>,
     pub(super) clock: Option<Arc<dyn Clock>>,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(5),
-            max_ttl: Duration::from_secs(24 * 3600),
+            limits: Limits::DEFAULT,
             single_host: false,
             allow_network_fs: false,
             create: true,
-            history: Some(Self::HISTORY),
             clock: None,
         }
     }
@@ -36,20 +33,20 @@ impl Default for SqliteOptions {
 impl SqliteOptions {
     /// How many holds of a resource are remembered unless told otherwise. Trimmed at every sixteenth grant, so that up
     /// to 15 more may be there.
-    pub const HISTORY: u32 = 100;
+    pub const HISTORY: u32 = Limits::HISTORY;
 
     /// The longest `max_ttl`: 365 days.
-    pub const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+    pub const LONGEST_TTL: Duration = Limits::LONGEST_TTL;
 
     /// Every request ends after this long, or at most an eighth later (5 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.limits.timeout = timeout;
         self
     }
 
     /// A longer ttl is refused (24 h; at most [`LONGEST_TTL`](Self::LONGEST_TTL)).
     pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.max_ttl = max_ttl;
+        self.limits.max_ttl = max_ttl;
         self
     }
 
@@ -78,7 +75,7 @@ impl SqliteOptions {
 
     /// How many holds of each resource to remember ([`HISTORY`](Self::HISTORY)); `None` for none.
     pub const fn history(mut self, keep: Option<u32>) -> Self {
-        self.history = keep;
+        self.limits.history = keep;
         self
     }
 
@@ -92,12 +89,10 @@ impl SqliteOptions {
 impl fmt::Debug for SqliteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteOptions")
-            .field("timeout", &self.timeout)
-            .field("max_ttl", &self.max_ttl)
+            .field("limits", &self.limits)
             .field("single_host", &self.single_host)
             .field("allow_network_fs", &self.allow_network_fs)
             .field("create", &self.create)
-            .field("history", &self.history)
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -15,7 +14,6 @@ use super::identity::{Identity, inode};
 use super::schema::{self, Missing};
 use super::settings::Settings;
 use super::{SqliteOptions, filesystem};
-use crate::check::exact;
 use crate::{Clock, ErrorKind, StoreError};
 
 /// A connection to a file that is set up, and whose clock is this machine's.
@@ -33,8 +31,8 @@ pub(super) fn prepare(
     options: SqliteOptions,
     missing: Missing,
 ) -> Result<Prepared, StoreError> {
-    check_options(&options)?;
-    let place = Place { path: target.name().map(Path::to_owned), timeout: options.timeout };
+    options.limits.check()?;
+    let place = Place { path: target.name().map(Path::to_owned), timeout: options.limits.timeout };
     if let (Some(path), false) = (target.name(), options.allow_network_fs) {
         filesystem::check(path)?;
         filesystem::check_name(path)?;
@@ -49,9 +47,10 @@ pub(super) fn prepare(
     let connection = target.connect(&place)?;
     let made = schema::ensure(&connection, &place, &boot, missing)?;
     configure(&connection, &place)?;
-    attach(&connection, &place, &boot, options.single_host, options.max_ttl)?;
+    attach(&connection, &place, &boot, options.single_host, options.limits.max_ttl)?;
     let identity = target.path().map(|path| Identity::of(path, before)).transpose()?;
-    let settings = Settings { place, identity, boot, max_ttl: options.max_ttl, keep: options.history };
+    let settings =
+        Settings { place, identity, boot, max_ttl: options.limits.max_ttl, keep: options.limits.history };
     Ok(Prepared { connection, settings, made, open })
 }
 
@@ -69,20 +68,4 @@ fn enter(path: &Path, missing: Missing) -> Result<OpenFile, StoreError> {
     }
     check_path(path)?;
     if create { OpenFile::enter_creating(path) } else { OpenFile::enter(path) }
-}
-
-fn check_options(options: &SqliteOptions) -> Result<(), StoreError> {
-    let wrong = |what: String| Err(StoreError::new(ErrorKind::Configuration, what));
-    let longest = SqliteOptions::LONGEST_TTL;
-    if options.max_ttl < Duration::from_millis(1) || options.max_ttl > longest {
-        let (found, longest) = (exact(options.max_ttl), exact(longest));
-        return wrong(format!("max_ttl is {found}, expected 1ms to {longest}"));
-    }
-    if options.timeout < Duration::from_millis(1) {
-        return wrong(format!("timeout is {:?}, expected at least 1 ms", options.timeout));
-    }
-    if options.history == Some(0) {
-        return wrong("history keeps 0 holds, expected at least 1, or `off`".to_owned());
-    }
-    Ok(())
 }

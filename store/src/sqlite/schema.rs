@@ -4,15 +4,12 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::attach::Boot;
 use super::failure::{Place, sqlite_error};
+use crate::decide::EARLIEST_MICROS;
 use crate::decide::micros;
 use crate::{Epoch, ErrorKind, StoreError};
 
 /// The version of the tables that this program writes.
 pub(super) const VERSION: i64 = 1;
-
-/// No file is set up by a clock that stands before this: 2026-01-01, in microseconds. Its first tokens would lie below
-/// those of a store that it replaces.
-pub(super) const EARLIEST_MICROS: u64 = 1_767_225_600_000_000;
 
 /// A later version that still admits programs of this one (`usable_by`) may add tables, and columns with a default: every
 /// statement names its columns. A row that a program of this version writes anew has those defaults.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, mem, process};
+use std::{fmt, mem};
 
 use lease_machines::{FencingToken, OwnerId};
 use rusqlite::Connection;
@@ -22,6 +22,7 @@ use super::settings::Settings;
 use super::waiters::Waiters;
 use super::watch::Watch;
 use super::{SqliteOptions, committer, reader};
+use crate::home::Home;
 use crate::owner::random;
 use crate::slot::{Outcome, Slot, Undelivered};
 use crate::{
@@ -61,7 +62,7 @@ pub struct SqliteStore {
     waiters: Arc<Waiters>,
     watch: Arc<Watch>,
     threads: Vec<JoinHandle<()>>,
-    process: u32,
+    home: Home,
     /// Last, so that it is dropped when the connections are closed.
     _open: Option<OpenFile>,
 }
@@ -118,8 +119,8 @@ impl SqliteStore {
     }
 
     fn start(target: Target, options: SqliteOptions) -> Result<Self, StoreError> {
-        let history = options.history;
-        let max_ttl = options.max_ttl;
+        let history = options.limits.history;
+        let max_ttl = options.limits.max_ttl;
         let missing = if options.create { Missing::SetUpIfEmpty } else { Missing::Leave };
         let Prepared { connection, settings, open, .. } = prepare(&target, options, missing)?;
         let looking = target.connect(&settings.place)?;
@@ -140,7 +141,7 @@ impl SqliteStore {
             waiters: Arc::default(),
             watch: Watch::new(),
             threads: Vec::new(),
-            process: process::id(),
+            home: Home::here(),
             _open: open,
         };
         // A thread that cannot be started ends the others, as dropping the store does.
@@ -206,18 +207,7 @@ impl SqliteStore {
 
     /// The parent's connections must not be used by its child.
     fn here(&self) -> Result<(), StoreError> {
-        if process::id() == self.process {
-            return Ok(());
-        }
-        Err(StoreError::new(
-            ErrorKind::Configuration,
-            format!(
-                "{} was opened by process {}, and this is its child {}: a store does not survive a fork",
-                self.settings.place,
-                self.process,
-                process::id()
-            ),
-        ))
+        self.home.check(&self.settings.place)
     }
 
     fn write<T: Send + 'static>(
@@ -388,7 +378,7 @@ impl Drop for SqliteStore {
     /// process keeps the file locked, that is waited for no longer than a request would be.
     fn drop(&mut self) {
         let threads = mem::take(&mut self.threads);
-        if process::id() != self.process {
+        if !self.home.is_here() {
             // The threads are the parent's; there is nothing here to join, nor a connection that may be closed.
             mem::forget(threads);
             mem::forget(self._open.take());

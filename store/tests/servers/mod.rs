@@ -7,3 +7,4 @@ pub mod pgbouncer;
 pub mod postgres;
 pub mod proxy;
 pub mod redis;
+pub mod tap;

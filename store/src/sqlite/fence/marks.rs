@@ -28,7 +28,7 @@ pub(crate) struct SqliteMarks {
 impl SqliteMarks {
     pub(crate) fn open(path: &str, options: &SqliteOptions) -> Result<Self, StoreError> {
         let target = Target::file(Path::new(path));
-        let place = Place { path: Some(path.into()), timeout: options.timeout };
+        let place = Place { path: Some(path.into()), timeout: options.limits.timeout };
         let marks = Self { target, place };
         let connection = connect(&marks.target, &marks.place)?;
         SqliteFence::set_up(&connection).map_err(refused)?;

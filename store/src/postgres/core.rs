@@ -1,0 +1,200 @@
+//! What all calls of a store share: sending a statement, and noticing that the server has lost history.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::Row;
+
+use super::answer::{self, Told};
+use super::calls::{self, Call, Parameter, bytes, span};
+use super::failure::{Place, failed};
+use super::link::Target;
+use super::pool::Pool;
+use crate::decide::LEAP;
+use crate::{Epoch, ErrorKind, Inspection, LeaseRef, Pruned, ResourceName, StoreError};
+
+/// Prunes as many resources in one transaction as a first grant can wait for.
+const AT_ONCE: i32 = 2_000;
+
+pub(super) struct Core {
+    pub(super) target: Target,
+    pub(super) pool: Pool,
+}
+
+impl Core {
+    /// Sends a statement; its rows are the answer once the server is ready for the next.
+    pub(super) async fn ask(&self, call: Call, parameters: Vec<Parameter>) -> Result<Vec<Row>, StoreError> {
+        let target = &self.target;
+        let until = Instant::now() + target.options.limits.timeout;
+        let taken = timeout_at(until, self.pool.take(target)).await.map_err(|_| {
+            let message = format!(
+                "no connection to {} was to be had for {:?}",
+                target.place, target.options.limits.timeout
+            );
+            StoreError::new(ErrorKind::Busy, message)
+        })??;
+        let left = until.saturating_duration_since(Instant::now());
+        match timeout_at(until, taken.link.ask(target, call, parameters, left)).await {
+            // Its answer may still come: nobody else must take it for theirs.
+            Err(_) => {
+                taken.link.cut();
+                let message =
+                    format!("{} did not answer within {:?}", target.place, target.options.limits.timeout);
+                Err(StoreError::new(ErrorKind::Unreachable, message))
+            }
+            Ok(Err(error)) => {
+                self.pool.put_back(taken);
+                Err(failed(&target.place, "deciding", error))
+            }
+            Ok(Ok(_)) if taken.link.is_unsynced() => {
+                self.pool.put_back(taken);
+                let message = format!(
+                    "{} has decided, but did not wait for the standbys that it was set to wait for",
+                    target.place
+                );
+                Err(StoreError::new(ErrorKind::Unreachable, message))
+            }
+            Ok(Ok(rows)) => {
+                self.pool.put_back(taken);
+                Ok(rows)
+            }
+        }
+    }
+
+    /// Has one decision made. A server that turns out to have lost history is put into a new epoch, and asked again.
+    pub(super) async fn decide(
+        &self,
+        call: Call,
+        parameters: &(dyn Fn() -> Vec<Parameter> + Sync),
+    ) -> Result<Told, StoreError> {
+        // Where it is lost a second time, something else is wrong.
+        for _ in 0..2 {
+            let rows = self.ask(call, parameters()).await?;
+            let told = Told::read(one(rows, &self.target.place)?, &self.target.place)?;
+            if !told.is_lost() {
+                return Ok(told);
+            }
+            self.settle(told.epoch()?).await?;
+        }
+        Err(StoreError::new(
+            ErrorKind::Busy,
+            format!("{} has changed its timeline twice within one request", self.target.place),
+        ))
+    }
+
+    async fn settle(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let until = Instant::now() + self.target.options.limits.timeout;
+        let settled = timeout_at(until, async {
+            let taken = self.pool.take(&self.target).await?;
+            taken.link.settle(&self.target, epoch).await?;
+            self.pool.put_back(taken);
+            Ok(())
+        });
+        settled.await.unwrap_or_else(|_| {
+            Err(StoreError::new(
+                ErrorKind::Unreachable,
+                format!("{} did not open an epoch in time", self.target.place),
+            )
+            .nothing_changed())
+        })
+    }
+
+    /// A decision on a caller's lease. Its token may show that history was lost: a new epoch is opened then, before the
+    /// caller hears that its token is stale.
+    pub(super) async fn decide_lease(
+        &self,
+        call: Call,
+        lease: &LeaseRef,
+        parameters: &(dyn Fn() -> Vec<Parameter> + Sync),
+    ) -> Result<Told, StoreError> {
+        let told = self.decide(call, parameters).await?;
+        if told.is_rewound()? {
+            // Where that fails the old epoch goes on; the caller is told that its token is stale.
+            let _ = self.open_epoch(told.epoch()?, lease.token.value().saturating_add(LEAP), false).await;
+        }
+        Ok(told)
+    }
+
+    pub(super) async fn open_epoch(
+        &self,
+        instead_of: Epoch,
+        above: u64,
+        dead: bool,
+    ) -> Result<Epoch, StoreError> {
+        let until = Instant::now() + self.target.options.limits.timeout;
+        let opened = timeout_at(until, async {
+            let taken = self.pool.take(&self.target).await?;
+            let epoch = taken.link.open_epoch(&self.target, instead_of, above, dead).await?;
+            self.pool.put_back(taken);
+            Ok(epoch)
+        });
+        opened.await.unwrap_or_else(|_| {
+            let message = format!("{} did not open an epoch in time", self.target.place);
+            Err(StoreError::new(ErrorKind::Unreachable, message))
+        })
+    }
+
+    /// An answer that comes when the lease is over by the caller's own clock says nothing any more.
+    pub(super) fn in_time(&self, sent: Duration, ttl: Duration) -> Result<(), StoreError> {
+        if self.target.options.here.now().saturating_sub(sent) < ttl {
+            return Ok(());
+        }
+        let message = format!("{} answered when the lease of {ttl:?} was over", self.target.place);
+        Err(StoreError::new(ErrorKind::Unreachable, message))
+    }
+
+    pub(super) async fn inspect(&self, resource: ResourceName) -> Result<Inspection, StoreError> {
+        let rows = self.look(Call::Inspect, vec![bytes(resource.as_str())]).await?;
+        let place = &self.target.place;
+        let row = rows.first().ok_or_else(|| {
+            let message = format!("{place} has no epoch: it was never set up, or was wiped");
+            StoreError::new(ErrorKind::NotSetUp, message)
+        })?;
+        answer::inspection(row, place, Some(resource))
+    }
+
+    /// What only looks has changed nothing, whatever becomes of it.
+    pub(super) async fn look(&self, call: Call, parameters: Vec<Parameter>) -> Result<Vec<Row>, StoreError> {
+        self.ask(call, parameters).await.map_err(StoreError::nothing_changed)
+    }
+
+    pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
+        let mut all = Pruned::default();
+        loop {
+            let rows = self.ask(Call::Prune, vec![span(older_than), calls::small(AT_ONCE)]).await?;
+            let (pruned, more) = answer::pruned(&one(rows, &self.target.place)?, &self.target.place)?;
+            all.resources = all.resources.saturating_add(pruned.resources);
+            all.history = all.history.saturating_add(pruned.history);
+            all.floor = pruned.floor;
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
+    pub(super) async fn epoch(&self) -> Result<Epoch, StoreError> {
+        for _ in 0..2 {
+            let rows = self.look(Call::Epoch, Vec::new()).await?;
+            let Some(row) = rows.first() else {
+                let message =
+                    format!("{} has no epoch: it was never set up, or was wiped", self.target.place);
+                return Err(StoreError::new(ErrorKind::NotSetUp, message));
+            };
+            let nonsense =
+                |error: tokio_postgres::Error| answer::nonsense(&self.target.place, &error.to_string());
+            let epoch = answer::epoch(&self.target.place, row.try_get(0).map_err(nonsense)?)?;
+            if row.try_get(1).map_err(nonsense)? {
+                return Ok(epoch);
+            }
+            self.settle(epoch).await?;
+        }
+        Err(StoreError::new(
+            ErrorKind::Busy,
+            format!("{} has changed its timeline twice within one request", self.target.place),
+        ))
+    }
+}
+
+fn one(rows: Vec<Row>, place: &Place) -> Result<Row, StoreError> {
+    rows.into_iter().next().ok_or_else(|| answer::nonsense(place, "no row at all"))
+}

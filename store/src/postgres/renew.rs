@@ -1,0 +1,76 @@
+//! Renewing: one lease, or all of a process in one statement.
+
+use std::time::Duration;
+
+use super::answer::{self, Told, shown};
+use super::calls::{self, Call, bits, bytes, number, some_bits, span, truth};
+use super::core::Core;
+use crate::{Epoch, LeaseRef, Renewed, StoreError};
+
+impl Core {
+    pub(super) async fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Result<Renewed, StoreError> {
+        let sent = self.target.options.here.now();
+        let parameters = || {
+            vec![
+                bytes(lease.resource.as_str()),
+                bits(lease.owner.value()),
+                number(shown(lease)),
+                span(ttl),
+                some_bits(lease.epoch.map(Epoch::value)),
+                truth(false),
+                calls::small(self.target.options.keep()),
+            ]
+        };
+        let answer = self.decide_lease(Call::Renew, lease, &parameters).await?.renewed()?;
+        if let Renewed::Renewed(grant) = &answer {
+            self.in_time(sent, grant.ttl)?;
+        }
+        Ok(answer)
+    }
+
+    pub(super) async fn renew_many(
+        &self,
+        leases: &[(LeaseRef, Duration)],
+    ) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sent = self.target.options.here.now();
+        let each =
+            |of: fn(&LeaseRef, Duration) -> i64| leases.iter().map(|(lease, ttl)| of(lease, *ttl)).collect();
+        let parameters = vec![
+            calls::names(
+                leases.iter().map(|(lease, _)| lease.resource.as_str().as_bytes().to_vec()).collect(),
+            ),
+            calls::numbers(each(|lease, _| lease.owner.value() as i64)),
+            calls::numbers(each(|lease, _| shown(lease))),
+            calls::numbers(each(|_, ttl| calls::micros(ttl))),
+            calls::some_numbers(
+                leases.iter().map(|(lease, _)| lease.epoch.map(|epoch| epoch.value() as i64)).collect(),
+            ),
+            calls::small(self.target.options.keep()),
+        ];
+        let rows = self.ask(Call::RenewMany, parameters).await?;
+        let mut answers: Vec<Option<Result<Renewed, StoreError>>> = leases.iter().map(|_| None).collect();
+        for row in rows {
+            let told = Told::read(row, &self.target.place)?;
+            let place = told.place_in_order()?;
+            let (Some(slot), Some((lease, ttl))) = (answers.get_mut(place), leases.get(place)) else {
+                continue;
+            };
+            // What was locked, and whatever else one statement for all cannot do, is asked for alone.
+            *slot = Some(if told.code == "locked" || told.is_lost() || told.is_rewound()? {
+                self.renew(lease, *ttl).await
+            } else {
+                match told.renewed() {
+                    Ok(Renewed::Renewed(grant)) => {
+                        self.in_time(sent, grant.ttl).map(|()| Renewed::Renewed(grant))
+                    }
+                    other => other,
+                }
+            });
+        }
+        let missing = || Err(answer::nonsense(&self.target.place, "fewer answers than renewals"));
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+    }
+}

@@ -1,0 +1,47 @@
+//! Renewing many leases at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use crate::{ErrorKind, LeaseRef, Renewed, StoreError, check};
+
+impl Core {
+    /// One script for each, all in one piece: their rows lie in as many buckets as a cluster would lay apart.
+    pub(super) async fn renew_many(
+        self: &Arc<Self>,
+        leases: Vec<(LeaseRef, Duration)>,
+    ) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
+        let mut answers: Vec<Option<Result<Renewed, StoreError>>> = leases.iter().map(|_| None).collect();
+        let (mut asked, mut requests) = (Vec::new(), Vec::new());
+        for ((lease, ttl), answer) in leases.iter().zip(&mut answers) {
+            match check::ttl(*ttl, self.options.limits.max_ttl) {
+                Ok(ttl) => {
+                    requests.push(self.requests.renew(lease, ttl));
+                    asked.push((lease, answer));
+                }
+                Err(error) => *answer = Some(Err(error)),
+            }
+        }
+        if !requests.is_empty() {
+            let deadline = self.link.deadline();
+            let live = self.ready(deadline).await?;
+            let replies = self.ask_each(&live, requests, deadline).await;
+            for ((lease, answer), reply) in asked.into_iter().zip(replies) {
+                *answer = Some(match reply {
+                    Ok(reply) => {
+                        if reply.rewound {
+                            self.rewound(lease, reply.epoch).await?;
+                        }
+                        reply.renewed(lease.epoch)
+                    }
+                    Err(error) => Err(error),
+                });
+            }
+        }
+        let missing = || {
+            Err(StoreError::new(ErrorKind::Unreachable, "the server gave fewer answers than were asked for"))
+        };
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+    }
+}
