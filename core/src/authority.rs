@@ -166,6 +166,11 @@ impl LeaseAuthority {
         Ok(burnt)
     }
 
+    /// As [`acquire`](Self::acquire), whoever holds it: for a pool, which knows when that may be.
+    pub(crate) fn take_over(&mut self, owner: OwnerId, now: Duration, ttl: Duration) -> Decision {
+        self.grant(owner, now, ttl, |_| false)
+    }
+
     /// What `acquire` and `reacquire` share: all but the question whether a live lease is an obstacle.
     fn grant(
         &mut self,

@@ -14,6 +14,7 @@
 //! | on the side of | type | what it does |
 //! | --- | --- | --- |
 //! | the store | [`LeaseAuthority`] | grants, renews, releases, revokes; its whole state is a [`Checkpoint`] |
+//! | the store | [`Pool`] | the same for N slots of one resource: semaphores, machine IDs |
 //! | the resource | [`Fence`] | lets a [`FencingToken`] through, or refuses it because a greater one was seen |
 //! | the worker | [`Holder`] | knows, on the worker's own clock, whether it may still act |
 //! | the worker's runtime | [`Keeper`] | says what to send, when to warn, when to stop; performs nothing itself |
@@ -57,6 +58,7 @@ mod fence;
 mod holder;
 mod keeper;
 mod lease;
+mod pool;
 #[cfg(feature = "serde")]
 mod serde_impls;
 
@@ -66,3 +68,4 @@ pub use fence::Fence;
 pub use holder::{Cadence, Holder, HolderState};
 pub use keeper::{Command, Event, Keeper, KeeperOptions, Loss, NotHeld, Outcome, StopReason, Wait};
 pub use lease::{Decision, FencingToken, Lease, OwnerId, Rejection};
+pub use pool::{Gone, Pool, Slot, SlotClaim, SlotGrant, SlotRange, SlotRecord, Unclaimed, Window};

@@ -6,7 +6,7 @@ use core::hint::black_box;
 
 use lease_machines::{
     Cadence, Checkpoint, ClockPolicy, Command, Event, Fence, Holder, Keeper, KeeperOptions, LeaseAuthority,
-    Loss, StopReason, Wait,
+    Loss, Pool, Slot, SlotClaim, StopReason, Wait,
 };
 use support::{ALICE, BOB, millis, secs, token};
 
@@ -63,6 +63,27 @@ fn no_fence_allocates() {
         }
     });
     assert_eq!(count, 0);
+}
+
+#[test]
+fn no_pool_allocates() {
+    let mut slots: [Slot<u8>; 8] = Default::default();
+    let count = allocations(|| {
+        let mut pool = Pool::over(&mut slots, secs(30)).expect("eight slots");
+        for owner in [ALICE, BOB] {
+            let claim = SlotClaim::new(owner, secs(9)).with_identity(1);
+            let grant = pool.claim(&claim, secs(1), Some(secs(1))).expect("free");
+            let again = pool.reclaim(&claim, secs(2), Some(secs(2))).expect("its own");
+            let token = again.lease.token();
+            let _ = black_box(pool.renew(grant.slot, owner, token, secs(3), Some(secs(3)), secs(9)));
+            let _ = black_box(pool.release(grant.slot, owner, token, Some(secs(3)), secs(4)));
+        }
+        let _ = black_box(pool.revoke(0, None, secs(5)));
+        let _ = black_box((pool.withdraw(ALICE, secs(5)), pool.holders(secs(5))));
+    });
+    assert_eq!(count, 0);
+    let record = slots[0].record();
+    assert_eq!(allocations(|| assert!(Slot::restore(record).is_some())), 0);
 }
 
 #[test]
