@@ -152,7 +152,7 @@ fn scenario_15_pipelines() {
     shell.expect("20");
     shell.send("q");
     until("less to end", SOON, || look(less.pid).is_none().then_some(()));
-    assert_eq!(look(command.pid).map(|process| process.state), Some('S'), "the command lives");
+    until_state(command.pid, |state| state == 'S');
     lab.held();
     shell.send(CTRL_C);
     shell.expect("> ");
