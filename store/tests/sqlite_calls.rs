@@ -114,6 +114,26 @@ fn a_withdrawn_owner_gets_nothing_any_more() {
     let _ = granted(&store, claim("new", 3));
 }
 
+/// Programs on one machine can have wall clocks of their own, and set them: what is remembered does not go by those.
+#[test]
+fn a_withdrawn_owner_is_not_forgotten_when_a_wall_clock_is_set() {
+    let (folder, clock, ahead) = (Folder::new(), TestClock::new("boot"), TestClock::new("boot"));
+    let (store, other) = (open(&folder, &clock), open(&folder, &ahead));
+    ahead.step_wall(2 * 3600);
+    let _ = block_on(store.withdraw(name("job"), OwnerId::new(1))).unwrap();
+    // Each withdrawal forgets those of long ago, and so does a prune.
+    let _ = block_on(other.withdraw(name("job"), OwnerId::new(2))).unwrap();
+    let _ = block_on(other.prune(secs(3600))).unwrap();
+    for owner in [1, 2] {
+        let kind = block_on(store.acquire(claim("job", owner))).unwrap_err().kind();
+        assert_eq!(kind, ErrorKind::Superseded, "owner {owner}");
+    }
+    // After an hour and more, by the clock that nobody sets, nothing of theirs is on its way any more.
+    clock.advance(secs(2 * 3600));
+    let _ = block_on(store.prune(secs(3600))).unwrap();
+    let _ = granted(&store, claim("job", 1));
+}
+
 #[test]
 fn a_revoke_burns_a_token_and_tells_whom_it_happened_to() {
     let (folder, clock) = (Folder::new(), TestClock::new("boot"));

@@ -22,8 +22,9 @@ use crate::{
     StoreError, check,
 };
 
-/// Withdrawn owners are remembered for this long at least: longer than any request of theirs is on its way.
-const REMEMBER_WITHDRAWN_MICROS: u64 = 3_600_000_000;
+/// Withdrawn owners are remembered for this long at least: longer than any request of theirs is on its way. By the store's
+/// clock: one process whose wall clock is ahead would make all others forget.
+const REMEMBER_WITHDRAWN: Duration = Duration::from_secs(3600);
 
 /// One immediate transaction.
 pub(super) struct Batch {
@@ -292,14 +293,18 @@ impl Batch {
         self.forget_withdrawn(at)?;
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO lease_withdrawn (name, owner, at) VALUES (?1, ?2, ?3)")?
-            .execute(params![resource.as_str(), owner.value() as i64, micros(at.wall) as i64])?;
+            .execute(params![resource.as_str(), owner.value() as i64, nanos(at.now)])?;
         Ok(())
     }
 
     pub(super) fn forget_withdrawn(&self, at: &At) -> rusqlite::Result<()> {
+        // Written by a program that went by its wall clock, in microseconds since 1970.
+        self.connection
+            .prepare_cached("UPDATE lease_withdrawn SET at = ?1 WHERE at > ?1")?
+            .execute([nanos(at.now)])?;
         self.connection
             .prepare_cached("DELETE FROM lease_withdrawn WHERE at < ?1")?
-            .execute([micros(at.wall).saturating_sub(REMEMBER_WITHDRAWN_MICROS) as i64])?;
+            .execute([nanos(at.now.saturating_sub(REMEMBER_WITHDRAWN))])?;
         Ok(())
     }
 
