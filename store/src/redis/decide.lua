@@ -10,8 +10,9 @@
 local bucket, past = KEYS[1], KEYS[2]
 local ask, believed, name, keep = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local GREATEST, YEAR = '9223372036854775807', 31536e9
--- Withdrawn owners are remembered for longer than any request of theirs is on its way: an hour, in ms.
-local REMEMBER = '3600000'
+-- Withdrawn owners are remembered for longer than any request of theirs is on its way, also where the clock is set an hour
+-- ahead meanwhile: three hours, in ms.
+local REMEMBER = '10800000'
 -- The fields of a row.
 local LAST, SEEN, OWNER, TOKEN, SINCE, UNTIL, EPOCH, KEPT, TOLD, RENEWED, RENEWALS, LABEL, IDENTITY, ASKER, ATTEMPT,
   GONE, GONE_OWNER, GONE_HOW, FIELDS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 18

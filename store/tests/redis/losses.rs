@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lease_machines::OwnerId;
 use lease_machines_store::{
     Acquired, Epoch, ErrorKind, LeaseRef, Opening, RedisStore, Renewed, Store, StoreError, Undecided,
 };
@@ -224,4 +225,15 @@ fn replies_that_are_cut_short_held_back_or_nonsense_are_unknown() {
         let seen = block_on(store.inspect(name(&resource))).unwrap();
         assert!(seen.occupant.is_some());
     }
+}
+
+/// The server forgets by its own clock, which may be set: an hour's step must not let in what was withdrawn a moment ago.
+#[test]
+fn a_withdrawn_owner_outlasts_a_step_of_the_clock() {
+    let server = RedisServer::start(DURABLE);
+    let store = fresh(&server);
+    let _ = block_on(store.withdraw(name("job"), OwnerId::new(1))).unwrap();
+    let left = "return redis.call('PTTL', redis.call('KEYS', '*withdrawn*')[1])";
+    let left: u64 = server.command(&["EVAL", left, "0"]).trim_start_matches(':').parse().unwrap();
+    assert!(Duration::from_millis(left) > Duration::from_secs(2 * 3600), "{left} ms");
 }
