@@ -15,6 +15,7 @@ const NOBODY: u32 = 65_534;
 pub struct Guarded {
     folder: PathBuf,
     guard: Option<Child>,
+    environment: Vec<String>,
 }
 
 impl Guarded {
@@ -28,7 +29,13 @@ impl Guarded {
         if is_root() {
             chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        Self { folder, guard: None }
+        Self { folder, guard: None, environment: Vec::new() }
+    }
+
+    /// What runs there finds these variables set, each as `NAME=VALUE`.
+    pub fn with(mut self, environment: &[String]) -> Self {
+        self.environment = environment.to_vec();
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -58,6 +65,7 @@ impl Guarded {
         assert!(self.guard.is_none(), "a server runs there already");
         let script = r#"log=$1 pids=$2 signal=$3; shift 3
             trap '' INT TERM HUP
+            exec 2>/dev/null
             "$@" >>"$log" 2>&1 </dev/null 3<&- & pid=$!
             echo "$pid" >"$pids"
             read -r word || word=gone
@@ -118,6 +126,9 @@ impl Guarded {
         if is_root() {
             let id = NOBODY.to_string();
             command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
+        }
+        if !self.environment.is_empty() {
+            command.arg("env").args(&self.environment);
         }
         command.arg(program).args(arguments).current_dir(&self.folder);
         command

@@ -29,7 +29,11 @@ impl Server {
 
     /// A new one, with settings of its own beside those that matter here; it flushes its log as any other.
     pub fn start(settings: &[&str]) -> Self {
-        let guarded = Guarded::folder("postgres");
+        Self::start_in(Guarded::folder("postgres"), settings)
+    }
+
+    /// The same in a folder that is there, which may have an environment.
+    pub fn start_in(guarded: Guarded, settings: &[&str]) -> Self {
         let data = guarded.path().join("data");
         let (data, socket) = (data.to_str().unwrap(), guarded.path().to_str().unwrap());
         guarded.run(

@@ -32,9 +32,14 @@ impl RedisServer {
     }
 
     pub fn start_as(program: &'static str, args: &[&str]) -> Self {
+        Self::start_in(program, args, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub fn start_in(program: &'static str, args: &[&str], environment: &[String]) -> Self {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         loop {
-            let process = Guarded::folder(program);
+            let process = Guarded::folder(program).with(environment);
             let mut server = Self { process, program, args: args.clone(), port: free_port() };
             if server.launch() {
                 return server;

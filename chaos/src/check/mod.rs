@@ -1,0 +1,166 @@
+//! Whether what clients saw of a run is what one right store could have shown them.
+//!
+//! The tokens of a resource order its grants and revokes. Between two of them it is either held under the one before, or
+//! was given back: its *phases*, one after the other. Nearly every answer says in which phase it was decided, and the
+//! core is asked whether it would have decided so there; what is left to check is that no call is put in an earlier phase
+//! than one that had ended before it began. So a history is checked in the time that it takes to sort it.
+//!
+//! When a lease ends is known as exactly as the calls were long: each decision was made between a call's beginning and its
+//! end. A call is in order if the core gives its answer at either end of what may have been.
+
+mod clock;
+mod marks;
+mod phases;
+mod resource;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::history::{Answer, Call, History, Hold, Line, Written};
+use clock::Clock;
+
+/// What kind of promise was broken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Kind {
+    /// One token for two holds, or one that went down.
+    TokenRepeated,
+    /// What was acknowledged is not there any more.
+    Lost,
+    /// An effect of a request that was answered *not done*, or that nobody made.
+    Phantom,
+    /// A call saw an earlier state than one that had ended before it began.
+    OutOfOrder,
+    /// No state in question explains the answer by the core's rules.
+    NotAsCore,
+    /// Granted while another lease was live.
+    TwoLive,
+    /// A lease was told to be over before its time, or its end came nearer.
+    FalselyLost,
+    /// The store decided by another instant than one within the call.
+    Clock,
+    /// A store that nothing is wrong with refused.
+    Refused,
+    /// No answer within the time-out and what comes on top of it.
+    TooLong,
+    /// A write under an older token after one under a newer.
+    FenceOrder,
+    /// Two guarded transactions did not follow each other.
+    FenceInterleaved,
+    /// A strict guard let a lease pass that had been given back, broken or granted anew.
+    FenceLate,
+}
+
+/// One broken promise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Violation {
+    pub(crate) kind: Kind,
+    pub(crate) resource: String,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}: {}", self.kind, self.resource, self.text)
+    }
+}
+
+/// Everything about one resource.
+#[derive(Default)]
+struct Of<'a> {
+    calls: Vec<&'a Call>,
+    /// `None` where the store does not remember all of them.
+    holds: Option<&'a [Hold]>,
+    written: Vec<&'a Written>,
+}
+
+/// What is the same for all resources.
+struct Run {
+    clock: Clock,
+    timeout: u64,
+    bound: u64,
+    dense: bool,
+    /// When a request arrived a second time.
+    doubled: Vec<(u64, u64)>,
+    frozen: Vec<(Vec<u32>, u64, u64)>,
+}
+
+/// Finds what is wrong with a run.
+pub(crate) fn check(history: &History) -> Vec<Violation> {
+    let mut run = Run {
+        clock: Clock::default(),
+        timeout: u64::MAX / 4,
+        bound: 0,
+        dense: false,
+        doubled: Vec::new(),
+        frozen: Vec::new(),
+    };
+    let mut steps = Vec::new();
+    let mut resources: BTreeMap<&str, Of<'_>> = BTreeMap::new();
+    for line in &history.lines {
+        match line {
+            Line::Limits { timeout, bound, dense, .. } => {
+                (run.timeout, run.bound, run.dense) = (*timeout, *bound, *dense);
+            }
+            Line::Begun { .. } | Line::Fault { .. } => {}
+            Line::Call(call) => resources.entry(&call.resource).or_default().calls.push(call),
+            Line::Holds { resource, holds } => resources.entry(resource).or_default().holds = Some(holds),
+            Line::Written(written) => resources.entry(&written.resource).or_default().written.push(written),
+            Line::Stepped { from, until, ahead } => steps.push((*from, *until, *ahead)),
+            Line::Doubled { from, until } => run.doubled.push((*from, *until)),
+            Line::Frozen { clients, from, until } => run.frozen.push((clients.clone(), *from, *until)),
+        }
+    }
+    run.clock = Clock::new(steps);
+    let mut violations = Vec::new();
+    for (name, mut of) in resources {
+        of.calls.sort_by_key(|call| (call.began, call.ended));
+        let mut found = Vec::new();
+        answers(&run, &of, &mut found);
+        resource::check(&run, &of, &mut found);
+        marks::check(&of, &mut found);
+        violations.extend(found.into_iter().map(|(kind, text)| Violation {
+            kind,
+            resource: name.to_owned(),
+            text,
+        }));
+    }
+    violations
+}
+
+type Found = Vec<(Kind, String)>;
+
+/// What can be said of each call alone.
+fn answers(run: &Run, of: &Of<'_>, found: &mut Found) {
+    for call in &of.calls {
+        if let Answer::Refused(why) = &call.answer {
+            found.push((Kind::Refused, format!("{why}: {}", show(call))));
+        }
+        let stopped: u64 = run
+            .frozen
+            .iter()
+            .filter(|(clients, from, until)| {
+                clients.contains(&call.client) && *from < call.ended && call.began < *until
+            })
+            .map(|(_, from, until)| until - from)
+            .sum();
+        let took = call.ended - call.began;
+        if took > run.timeout + run.bound + stopped {
+            found.push((Kind::TooLong, format!("it took {} ms: {}", took / 1_000_000, show(call))));
+        }
+    }
+}
+
+/// A call as it is shown to people.
+fn show(call: &Call) -> String {
+    format!(
+        "client {} from {:.6} to {:.6}: {:?} was answered {:?}",
+        call.client,
+        call.began as f64 / 1e9,
+        call.ended as f64 / 1e9,
+        call.ask,
+        call.answer
+    )
+}

@@ -1,0 +1,437 @@
+//! The checker finds each kind of violation, and nothing in what is right. Times are in milliseconds.
+
+use super::{Kind, check};
+use crate::history::{Answer, Ask, Call, History, Hold, Holder, How, Line, Vacated, Written};
+
+const MS: u64 = 1_000_000;
+
+/// A history of one resource that is written down call by call.
+#[derive(Clone)]
+struct Told(Vec<Line>);
+
+impl Told {
+    fn new() -> Self {
+        let limits = Line::Limits {
+            engine: "none".into(),
+            seed: 0,
+            timeout: 1_000 * MS,
+            bound: 500 * MS,
+            dense: true,
+        };
+        Self(vec![limits])
+    }
+
+    fn call(mut self, began: u64, ended: u64, ask: Ask, answer: Answer) -> Self {
+        self.0.push(Line::Call(Call {
+            client: 1,
+            resource: "job".into(),
+            guarded: matches!(ask, Ask::Write { .. }).then_some(ended * MS),
+            ask,
+            began: began * MS,
+            ended: ended * MS,
+            answer,
+        }));
+        self
+    }
+
+    fn holds(mut self, holds: &[(u64, u64, &str)]) -> Self {
+        let holds = holds
+            .iter()
+            .map(|&(token, owner, outcome)| Hold { token, owner, outcome: outcome.into() })
+            .collect();
+        self.0.push(Line::Holds { resource: "job".into(), holds });
+        self
+    }
+
+    fn written(mut self, written: &[(u64, u64, u64)]) -> Self {
+        for &(n, token, id) in written {
+            self.0.push(Line::Written(Written { resource: "job".into(), n, token, id }));
+        }
+        self
+    }
+
+    fn line(mut self, line: Line) -> Self {
+        self.0.push(line);
+        self
+    }
+
+    fn found(&self) -> Vec<super::Violation> {
+        check(&History { lines: self.0.clone() })
+    }
+
+    #[track_caller]
+    fn is_right(&self) {
+        assert_eq!(self.found(), []);
+    }
+
+    #[track_caller]
+    fn breaks(&self, kind: Kind) {
+        let found = self.found();
+        assert!(found.iter().any(|violation| violation.kind == kind), "expected {kind:?}, found {found:#?}");
+    }
+}
+
+fn acquire(owner: u64, ttl: u64) -> Ask {
+    Ask::Acquire { owner, attempt: 1, again: false, ttl: ttl * MS }
+}
+
+fn reacquire(owner: u64, attempt: u64, ttl: u64) -> Ask {
+    Ask::Acquire { owner, attempt, again: true, ttl: ttl * MS }
+}
+
+fn granted(token: u64, ttl: u64) -> Answer {
+    Answer::Granted { token, ttl: ttl * MS }
+}
+
+fn renew(owner: u64, token: u64, ttl: u64) -> Ask {
+    Ask::Renew { owner, token, ttl: ttl * MS, many: false }
+}
+
+fn renewed(ttl: u64) -> Answer {
+    Answer::Renewed { ttl: ttl * MS }
+}
+
+fn release(owner: u64, token: u64) -> Ask {
+    Ask::Release { owner, token }
+}
+
+fn write(owner: u64, token: u64, id: u64) -> Ask {
+    Ask::Write { owner, token, strict: false, how: String::new(), id }
+}
+
+fn strict(owner: u64, token: u64, id: u64) -> Ask {
+    Ask::Write { owner, token, strict: true, how: String::new(), id }
+}
+
+fn rejected(reason: &str) -> Answer {
+    Answer::Rejected { reason: reason.into(), holder: None, vacated: None }
+}
+
+fn occupied(owner: u64, token: u64, held: u64, left: u64) -> Answer {
+    let holder = Some(Holder { owner, token, held: held * MS, left: left * MS });
+    Answer::Rejected { reason: "Occupied".into(), holder, vacated: None }
+}
+
+fn unknown() -> Answer {
+    Answer::Unknown("no answer".into())
+}
+
+fn not_done() -> Answer {
+    Answer::NotDone("busy".into())
+}
+
+/// One holds it from 0 to 100 and gives it back, another takes it.
+fn two_holds() -> Told {
+    Told::new()
+        .call(0, 2, acquire(1, 100), granted(11, 100))
+        .call(5, 6, acquire(2, 100), occupied(1, 11, 4, 96))
+        .call(40, 41, renew(1, 11, 100), renewed(100))
+        .call(80, 82, release(1, 11), Answer::Released)
+        .call(90, 92, acquire(2, 100), granted(12, 100))
+}
+
+#[test]
+fn a_right_history_is_right() {
+    two_holds().is_right();
+    two_holds().holds(&[(11, 1, "Released"), (12, 2, "Held")]).is_right();
+    two_holds().call(83, 84, release(1, 11), Answer::AlreadyReleased).is_right();
+    // The old holder, late.
+    let late = Answer::Rejected {
+        reason: "WrongOwner".into(),
+        holder: Some(Holder { owner: 2, token: 12, held: 8 * MS, left: 92 * MS }),
+        vacated: None,
+    };
+    two_holds().call(99, 100, renew(1, 11, 100), late).is_right();
+    // Between the two, nobody has it.
+    let vacated = Some(Vacated { token: 11, owner: 1, how: How::Released });
+    let vacant = Answer::Rejected { reason: "Vacant".into(), holder: None, vacated };
+    two_holds().call(83, 85, renew(1, 11, 100), vacant).is_right();
+    // By expiry.
+    Told::new()
+        .call(0, 2, acquire(1, 100), granted(11, 100))
+        .call(101, 102, renew(1, 11, 100), rejected("Expired"))
+        .call(103, 104, acquire(2, 100), granted(12, 100))
+        .is_right();
+    // By a revoke, of which the holder is told.
+    let vacated = Some(Vacated { token: 11, owner: 1, how: How::Revoked });
+    Told::new()
+        .call(0, 2, acquire(1, 100), granted(11, 100))
+        .call(10, 12, Ask::Revoke { expect: Some(11) }, Answer::Burnt { token: 12 })
+        .call(13, 14, renew(1, 11, 100), Answer::Rejected { reason: "Vacant".into(), holder: None, vacated })
+        .holds(&[(11, 1, "Revoked")])
+        .is_right();
+}
+
+#[test]
+fn what_is_unknown_may_have_happened_or_not() {
+    let asked = Told::new().call(0, 50, acquire(1, 1000), unknown());
+    // It did.
+    asked.clone().call(60, 61, acquire(2, 100), occupied(1, 11, 30, 970)).is_right();
+    asked
+        .clone()
+        .call(60, 61, reacquire(1, 2, 100), granted(12, 100))
+        .holds(&[(11, 1, "Rotated"), (12, 1, "Held")])
+        .is_right();
+    // It did not.
+    asked.clone().call(60, 61, acquire(2, 100), granted(11, 100)).is_right();
+    // Or later.
+    asked
+        .clone()
+        .call(60, 61, acquire(2, 100), granted(11, 100))
+        .call(62, 63, release(2, 11), Answer::Released)
+        .call(80, 81, acquire(3, 100), occupied(1, 12, 5, 995))
+        .is_right();
+    // But not one and then the other.
+    asked
+        .call(60, 61, acquire(2, 100), occupied(1, 11, 30, 970))
+        .call(62, 63, acquire(2, 100), granted(12, 100))
+        .breaks(Kind::TwoLive);
+    // A release, in the same way.
+    let released =
+        Told::new().call(0, 1, acquire(1, 1000), granted(11, 1000)).call(5, 20, release(1, 11), unknown());
+    released.clone().call(30, 31, acquire(2, 100), granted(12, 100)).is_right();
+    released.clone().call(30, 31, acquire(2, 100), occupied(1, 11, 30, 970)).is_right();
+    released
+        .clone()
+        .call(30, 31, acquire(2, 100), occupied(1, 11, 30, 970))
+        .call(40, 41, acquire(2, 100), granted(12, 100))
+        .is_right();
+    released
+        .call(30, 31, acquire(2, 100), granted(12, 100))
+        .call(40, 41, renew(1, 11, 1000), renewed(1000))
+        .breaks(Kind::OutOfOrder);
+    // A renewal.
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 70, renew(1, 11, 100), unknown())
+        .call(120, 121, acquire(2, 100), occupied(1, 11, 120, 40))
+        .is_right();
+}
+
+#[test]
+fn a_token_is_issued_once() {
+    Told::new()
+        .call(0, 1, acquire(1, 10), granted(11, 10))
+        .call(20, 21, acquire(2, 10), granted(11, 10))
+        .breaks(Kind::TokenRepeated);
+}
+
+#[test]
+fn tokens_do_not_go_down() {
+    Told::new()
+        .call(0, 1, acquire(1, 10), granted(12, 10))
+        .call(20, 21, acquire(2, 10), granted(11, 10))
+        .breaks(Kind::OutOfOrder);
+}
+
+#[test]
+fn two_are_not_granted_at_once() {
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 51, acquire(2, 10), granted(12, 10))
+        .breaks(Kind::TwoLive);
+    // A renewal that was acknowledged counts.
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 51, renew(1, 11, 100), renewed(100))
+        .call(120, 121, acquire(2, 10), granted(12, 10))
+        .breaks(Kind::TwoLive);
+}
+
+#[test]
+fn what_was_acknowledged_is_remembered() {
+    two_holds().holds(&[(12, 2, "Held")]).breaks(Kind::Lost);
+    two_holds().holds(&[(11, 1, "Expired"), (12, 2, "Held")]).breaks(Kind::Lost);
+}
+
+#[test]
+fn what_was_not_done_has_no_effect() {
+    Told::new()
+        .call(0, 1, acquire(1, 100), not_done())
+        .call(5, 6, acquire(2, 100), occupied(1, 11, 5, 95))
+        .breaks(Kind::Phantom);
+    // Nobody heard of the one in between.
+    Told::new()
+        .call(0, 1, acquire(1, 10), granted(11, 10))
+        .call(20, 21, acquire(2, 10), granted(13, 10))
+        .holds(&[(11, 1, "Expired"), (13, 2, "Held")])
+        .breaks(Kind::Phantom);
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(5, 6, release(1, 11), not_done())
+        .call(10, 11, acquire(2, 100), granted(12, 100))
+        .breaks(Kind::TwoLive);
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 51, renew(1, 11, 100), not_done())
+        .call(60, 61, acquire(2, 100), occupied(1, 11, 60, 90))
+        .breaks(Kind::Phantom);
+}
+
+#[test]
+fn real_time_counts() {
+    // It is free, and then it is still held.
+    two_holds().call(95, 96, acquire(3, 10), occupied(1, 11, 95, 5)).breaks(Kind::OutOfOrder);
+}
+
+#[test]
+fn the_reason_is_the_cores() {
+    two_holds().call(99, 100, renew(1, 11, 100), rejected("StaleToken")).breaks(Kind::NotAsCore);
+    two_holds().call(83, 84, release(1, 11), Answer::Released).breaks(Kind::NotAsCore);
+    let withdrawn = Told::new().call(0, 1, Ask::Withdraw { owner: 1 }, rejected("Vacant")).call(
+        5,
+        6,
+        acquire(1, 100),
+        Answer::Superseded,
+    );
+    withdrawn.is_right();
+    withdrawn.call(8, 9, reacquire(1, 2, 100), granted(11, 100)).breaks(Kind::NotAsCore);
+    // An attempt that was made before gets what it got then, and nothing else.
+    let twice = Told::new().call(0, 10, acquire(1, 100), granted(11, 100));
+    twice.clone().call(2, 12, acquire(1, 100), granted(11, 100)).is_right();
+    twice.call(2, 12, acquire(1, 100), granted(12, 100)).breaks(Kind::TwoLive);
+    // Who vacated it, and how.
+    let vacated = Some(Vacated { token: 11, owner: 1, how: How::Revoked });
+    let vacant = Answer::Rejected { reason: "Vacant".into(), holder: None, vacated };
+    two_holds().call(83, 85, renew(1, 11, 100), vacant).breaks(Kind::NotAsCore);
+}
+
+#[test]
+fn nothing_is_lost_before_its_time() {
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 51, renew(1, 11, 100), rejected("Expired"))
+        .breaks(Kind::FalselyLost);
+    // An answer that shows the end nearer than a renewal had put it.
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 51, renew(1, 11, 100), renewed(100))
+        .call(60, 61, acquire(2, 100), occupied(1, 11, 60, 40))
+        .breaks(Kind::FalselyLost);
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .holds(&[(11, 1, "EpochLost")])
+        .breaks(Kind::FalselyLost);
+}
+
+#[test]
+fn nothing_is_held_longer_than_it_was_granted() {
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(90, 91, acquire(2, 100), occupied(1, 11, 90, 110))
+        .breaks(Kind::Phantom);
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(120, 121, renew(1, 11, 100), renewed(100))
+        .breaks(Kind::NotAsCore);
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(120, 121, release(1, 11), Answer::Released)
+        .breaks(Kind::NotAsCore);
+}
+
+#[test]
+fn a_decision_is_made_within_its_call() {
+    Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 51, acquire(2, 100), occupied(1, 11, 20, 80))
+        .breaks(Kind::Clock);
+}
+
+#[test]
+fn a_step_of_the_clock_ends_leases_early_and_keeps_others_longer() {
+    let step = |ahead| Line::Stepped { from: 20 * MS, until: 25 * MS, ahead };
+    let early = Told::new().call(0, 1, acquire(1, 100), granted(11, 100)).call(
+        50,
+        51,
+        acquire(2, 100),
+        granted(12, 100),
+    );
+    early.breaks(Kind::TwoLive);
+    early.line(step(3600)).is_right();
+    let long = Told::new().call(0, 1, acquire(1, 100), granted(11, 100)).call(
+        150,
+        151,
+        renew(1, 11, 100),
+        renewed(100),
+    );
+    long.breaks(Kind::NotAsCore);
+    long.line(step(-3600)).is_right();
+}
+
+#[test]
+fn what_arrived_twice_counts_twice() {
+    let told = Told::new()
+        .call(0, 1, acquire(1, 100), granted(11, 100))
+        .call(50, 60, renew(1, 11, 100), renewed(100))
+        .call(100, 101, acquire(2, 100), occupied(1, 11, 100, 90));
+    told.breaks(Kind::Phantom);
+    told.line(Line::Doubled { from: 55 * MS, until: 91 * MS }).is_right();
+}
+
+#[test]
+fn a_store_with_nothing_wrong_does_not_refuse() {
+    two_holds().call(99, 100, renew(2, 12, 100), Answer::Refused("new epoch".into())).breaks(Kind::Refused);
+}
+
+#[test]
+fn every_call_ends_in_time() {
+    let slow = two_holds().call(200, 1_900, acquire(3, 10), unknown());
+    slow.breaks(Kind::TooLong);
+    // Unless its own process was stopped.
+    slow.line(Line::Frozen { clients: vec![1], from: 300 * MS, until: 900 * MS }).is_right();
+}
+
+/// Two holders write, each under its own token.
+fn two_writers() -> Told {
+    two_holds().call(20, 22, write(1, 11, 1), Answer::Passed).call(93, 95, write(2, 12, 2), Answer::Passed)
+}
+
+#[test]
+fn writes_pass_in_the_order_of_their_tokens() {
+    two_writers().written(&[(1, 11, 1), (2, 12, 2)]).is_right();
+    let stale = two_writers().call(97, 99, write(1, 11, 3), Answer::Stale { highest: 12 });
+    stale.clone().written(&[(1, 11, 1), (2, 12, 2)]).is_right();
+    // It was refused, and is there.
+    stale.written(&[(1, 11, 1), (2, 12, 2), (3, 11, 3)]).breaks(Kind::FenceOrder);
+    two_writers().call(97, 99, write(1, 11, 3), Answer::Passed).breaks(Kind::FenceOrder);
+    // Kept out by a mark that was raised, though nothing was written under it.
+    two_holds()
+        .call(93, 95, Ask::Advance { owner: 2, token: 12 }, Answer::Passed)
+        .call(97, 99, write(1, 11, 3), Answer::Passed)
+        .written(&[(1, 11, 3)])
+        .breaks(Kind::FenceOrder);
+}
+
+#[test]
+fn writes_are_there_or_not_as_was_answered() {
+    two_writers().written(&[(1, 11, 1)]).breaks(Kind::Lost);
+    two_writers()
+        .call(97, 99, write(2, 12, 3), not_done())
+        .written(&[(1, 11, 1), (2, 12, 2), (3, 12, 3)])
+        .breaks(Kind::Phantom);
+    let unknown = two_writers().call(97, 99, write(2, 12, 3), unknown());
+    unknown.clone().written(&[(1, 11, 1), (2, 12, 2), (3, 12, 3)]).is_right();
+    unknown.clone().written(&[(1, 11, 1), (2, 12, 2)]).is_right();
+    unknown.written(&[(1, 11, 1), (2, 12, 2), (3, 12, 3), (4, 12, 3)]).breaks(Kind::Phantom);
+}
+
+#[test]
+fn guarded_transactions_follow_each_other() {
+    // Both counted on from the same one.
+    two_writers().written(&[(1, 11, 1), (1, 12, 2)]).breaks(Kind::FenceInterleaved);
+    two_writers()
+        .call(97, 99, write(2, 12, 3), Answer::Passed)
+        .written(&[(1, 11, 1), (2, 12, 3), (3, 12, 2)])
+        .breaks(Kind::OutOfOrder);
+}
+
+#[test]
+fn a_strict_guard_knows_what_was_given_back() {
+    two_holds().call(20, 22, strict(1, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).is_right();
+    two_holds().call(83, 84, strict(1, 11, 1), Answer::Lost).is_right();
+    two_holds().call(95, 96, strict(1, 11, 1), Answer::Stale { highest: 12 }).is_right();
+    two_holds().call(83, 84, strict(1, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).breaks(Kind::FenceLate);
+    two_holds().call(20, 22, strict(1, 11, 1), Answer::Lost).breaks(Kind::OutOfOrder);
+    two_holds().call(20, 22, strict(3, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).breaks(Kind::FenceLate);
+}

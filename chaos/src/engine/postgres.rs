@@ -1,0 +1,295 @@
+//! A PostgreSQL server.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use lease_machines_store::{GuardMode, LeaseRef, MarkKey, PostgresFence};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, IsolationLevel, NoTls};
+
+use super::clock::WallClock;
+use super::{Engine, Job, Later, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use crate::history::{Answer, Written, now};
+use crate::proxy::{Proxy, Wire};
+use crate::random::Random;
+use crate::record::Recorder;
+use crate::servers::guard::Guarded;
+use crate::servers::postgres;
+
+const SCHEMA: &str = "lease_machines";
+
+/// How long a writer waits for anything.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+pub(super) struct Postgres {
+    server: Running,
+    proxies: Vec<Proxy>,
+    version: String,
+}
+
+struct Running {
+    server: Mutex<postgres::Server>,
+    clock: WallClock,
+}
+
+impl Postgres {
+    pub(super) fn start(mut random: Random, recorder: &Recorder) -> Result<Self, String> {
+        let folder = Guarded::folder("postgres");
+        let clock = WallClock::new(folder.path().join("clock"))?;
+        let server = postgres::Server::start_in(folder.with(&clock.variables()), &[]);
+        let url = server.url(SCHEMA);
+        lease_machines_store::migrate(&url).map_err(|error| error.to_string())?;
+        let set_up = PostgresFence::default().set_up_sql();
+        let journal = format!(
+            "CREATE TABLE {SCHEMA}.journal (resource text, n bigint, token bigint, id bigint);
+             CREATE INDEX ON {SCHEMA}.journal (resource, n);"
+        );
+        server.try_sql("postgres", &(set_up + &journal)).map_err(|error| error.to_string())?;
+        let version = server.sql("SHOW server_version").concat();
+        let mut start = |may_double| {
+            let random = Random::new(random.next(), 0);
+            Handle::current().block_on(Proxy::start(
+                Wire::Postgres,
+                may_double,
+                server.port,
+                random,
+                recorder,
+            ))
+        };
+        // A client's own transactions are not made to be sent twice.
+        let proxies = [start(true), start(false)].into_iter().collect::<Result<Vec<_>, _>>();
+        let proxies = proxies.map_err(|error| error.to_string())?;
+        Ok(Self {
+            server: Running { server: Mutex::new(server), clock },
+            proxies,
+            version: format!("PostgreSQL {version}"),
+        })
+    }
+
+    fn port(&self) -> u16 {
+        self.server.server.lock().unwrap().port
+    }
+}
+
+fn url(port: u16) -> String {
+    format!(
+        "postgres://lease@127.0.0.1:{port}/postgres?schema={SCHEMA}&sslmode=disable&timeout={TIMEOUT}\
+         &connect_timeout={TIMEOUT}&history={REMEMBERED}"
+    )
+}
+
+fn place(port: u16) -> String {
+    format!("host=127.0.0.1 port={port} user=lease dbname=postgres sslmode=disable connect_timeout=2")
+}
+
+async fn connect(place: &str) -> Result<Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(place, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+impl Engine for Postgres {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn url(&self) -> String {
+        url(self.proxies[0].port)
+    }
+
+    fn plain_url(&self) -> String {
+        url(self.port())
+    }
+
+    fn place(&self) -> String {
+        place(self.proxies[1].port)
+    }
+
+    fn written(&self) -> Later<'_, Result<Vec<Written>, String>> {
+        let place = place(self.port());
+        Box::pin(async move {
+            let text = format!("SELECT resource, n, token, id FROM {SCHEMA}.journal ORDER BY resource, n");
+            let read = async { connect(&place).await?.query(&text, &[]).await };
+            let rows = read.await.map_err(|error| error.to_string())?;
+            let number = |row: &tokio_postgres::Row, column| row.get::<_, i64>(column) as u64;
+            Ok(rows
+                .iter()
+                .map(|row| Written {
+                    resource: row.get(0),
+                    n: number(row, 1),
+                    token: number(row, 2),
+                    id: number(row, 3),
+                })
+                .collect())
+        })
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        Some(&self.server)
+    }
+
+    fn proxies(&self) -> &[Proxy] {
+        &self.proxies
+    }
+}
+
+impl Running {
+    /// All its processes: one of a stopped server's that ran on would go on answering.
+    fn signal(&self, signal: Signal) {
+        let server = self.server.lock().unwrap();
+        let Some(main) = server.guarded.pid() else { return };
+        let list = format!("/proc/{main}/task/{main}/children");
+        let others = std::fs::read_to_string(list).unwrap_or_default();
+        let others = others.split_whitespace().filter_map(|pid| pid.parse().ok());
+        for pid in std::iter::once(main).chain(others).filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Server for Running {
+    fn kill(&self) {
+        self.server.lock().unwrap().kill();
+    }
+
+    fn restart(&self) {
+        self.server.lock().unwrap().up();
+    }
+
+    fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn set_clock(&self, ahead: i64) {
+        self.clock.set(ahead);
+    }
+}
+
+pub(super) struct PostgresWriter {
+    place: String,
+    client: Option<Client>,
+}
+
+impl PostgresWriter {
+    pub(super) fn new(place: &str) -> Self {
+        Self { place: place.to_owned(), client: None }
+    }
+
+    /// A connection, which is dropped unless it is put back.
+    async fn client(&mut self) -> Result<Client, Answer> {
+        if let Some(client) = self.client.take().filter(|client| !client.is_closed()) {
+            return Ok(client);
+        }
+        match timeout(PATIENCE, connect(&self.place)).await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(error)) => Err(Answer::NotDone(error.to_string())),
+            Err(_) => Err(Answer::NotDone("no connection".to_owned())),
+        }
+    }
+}
+
+impl Writer for PostgresWriter {
+    fn ways(&self) -> &'static [(&'static str, bool)] {
+        &[("read committed", true), ("repeatable read", false), ("serializable", false), ("plain SQL", false)]
+    }
+
+    fn write<'a>(&'a mut self, job: &'a Job) -> Later<'a, (Option<u64>, Answer)> {
+        Box::pin(async move {
+            let mut client = match self.client().await {
+                Ok(client) => client,
+                Err(answer) => return (None, answer),
+            };
+            let (guarded, answer) = transact(&mut client, job).await;
+            // One of whose state nothing is known is given up.
+            if !matches!(answer, Answer::NotDone(_) | Answer::Unknown(_)) {
+                self.client = Some(client);
+            }
+            (guarded, answer)
+        })
+    }
+
+    fn advance<'a>(&'a mut self, key: &'a MarkKey, lease: &'a LeaseRef) -> Later<'a, Answer> {
+        Box::pin(async move {
+            let mut client = match self.client().await {
+                Ok(client) => client,
+                Err(answer) => return answer,
+            };
+            match timeout(PATIENCE, PostgresFence::default().advance(&mut client, key, lease)).await {
+                Ok(Ok(())) => {
+                    self.client = Some(client);
+                    Answer::Passed
+                }
+                Ok(Err(error)) => refused(&error).1,
+                Err(_) => Answer::Unknown("no answer".to_owned()),
+            }
+        })
+    }
+}
+
+async fn transact(client: &mut Client, job: &Job) -> (Option<u64>, Answer) {
+    let mut guarded = None;
+    let transaction = match timeout(PATIENCE, begin(client, job, &mut guarded)).await {
+        Ok(Ok(transaction)) => transaction,
+        Ok(Err(refused)) => return refused,
+        Err(_) => return (guarded, Answer::NotDone("no answer before the commit".to_owned())),
+    };
+    let answer = match timeout(PATIENCE, transaction.commit()).await {
+        Ok(Ok(())) => Answer::Passed,
+        // The server said so itself; what it could not say may have happened.
+        Ok(Err(error)) if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {
+            Answer::NotDone(error.to_string())
+        }
+        Ok(Err(error)) => Answer::Unknown(error.to_string()),
+        Err(_) => Answer::Unknown("no answer to the commit".to_owned()),
+    };
+    (guarded, answer)
+}
+
+/// Everything up to the commit. A transaction that is dropped before it has not happened.
+async fn begin<'c>(
+    client: &'c mut Client,
+    job: &Job,
+    guarded: &mut Option<u64>,
+) -> Result<tokio_postgres::Transaction<'c>, (Option<u64>, Answer)> {
+    let not_done = |error: tokio_postgres::Error| (None, Answer::NotDone(error.to_string()));
+    let level = match job.way {
+        "repeatable read" => IsolationLevel::RepeatableRead,
+        "serializable" => IsolationLevel::Serializable,
+        _ => IsolationLevel::ReadCommitted,
+    };
+    let transaction = client.build_transaction().isolation_level(level).start().await.map_err(not_done)?;
+    let fence = PostgresFence::default();
+    let token = job.lease.token.value() as i64;
+    if job.way == "plain SQL" {
+        let (resource, owner) = (job.key.resource.as_str().as_bytes(), job.lease.owner.value() as i64);
+        let passed = transaction
+            .query(&fence.guard_sql(), &[&job.key.store, &resource, &job.key.slot, &token, &owner])
+            .await;
+        if let Err(error) = passed {
+            let stale = error.as_db_error().filter(|told| told.code().code() == "LF002");
+            let highest = stale.and_then(|told| told.detail()?.parse::<i64>().ok());
+            return Err(match highest {
+                Some(highest) => (Some(now()), Answer::Stale { highest: highest as u64 }),
+                None => not_done(error),
+            });
+        }
+    } else {
+        let mode = if job.strict { GuardMode::Strict } else { GuardMode::Plain };
+        fence.guard(&transaction, &job.key, &job.lease, mode).await.map_err(|error| refused(&error))?;
+    }
+    *guarded = Some(now());
+    let text = format!(
+        "INSERT INTO {SCHEMA}.journal SELECT $1::text, coalesce(max(n), 0) + 1, $2::bigint, $3::bigint \
+         FROM {SCHEMA}.journal WHERE resource = $1::text"
+    );
+    let wrote = transaction.execute(&text, &[&job.key.resource.as_str(), &token, &(job.id as i64)]).await;
+    wrote.map_err(|error| (*guarded, Answer::NotDone(error.to_string())))?;
+    Ok(transaction)
+}

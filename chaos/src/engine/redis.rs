@@ -1,0 +1,236 @@
+//! A Redis or Valkey server that writes everything down before it answers.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use lease_machines_store::{GuardMode, LeaseRef, MarkKey, RedisFence};
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::clock::WallClock;
+use super::{Engine, Job, Later, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use crate::history::{Answer, Written, now};
+use crate::proxy::{Proxy, Wire};
+use crate::random::Random;
+use crate::record::Recorder;
+use crate::servers::guard::Guarded;
+use crate::servers::redis::{DURABLE, RedisServer};
+
+const PATIENCE: Duration = Duration::from_secs(4);
+
+pub(super) struct Redis {
+    server: Running,
+    proxies: Vec<Proxy>,
+    version: String,
+    port: u16,
+}
+
+struct Running {
+    server: Mutex<RedisServer>,
+    clock: WallClock,
+    /// Where that one is.
+    _folder: Guarded,
+}
+
+impl Redis {
+    pub(super) fn start(
+        program: &'static str,
+        mut random: Random,
+        recorder: &Recorder,
+    ) -> Result<Self, String> {
+        let folder = Guarded::folder("clock");
+        let clock = WallClock::new(folder.path().to_owned())?;
+        let server = RedisServer::start_in(program, DURABLE, &clock.variables());
+        let port = server.port;
+        lease_machines_store::migrate(&url(port)).map_err(|error| error.to_string())?;
+        let version = server.command(&["INFO", "server"]);
+        let field = |name: &str| {
+            version.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
+        };
+        let version = match field("valkey_version:") {
+            none if none.is_empty() => format!("Redis {}", field("redis_version:")),
+            valkey => format!("Valkey {valkey}"),
+        };
+        let mut start = |may_double| {
+            let random = Random::new(random.next(), 0);
+            Handle::current().block_on(Proxy::start(Wire::Redis, may_double, port, random, recorder))
+        };
+        let proxies = [start(true), start(false)].into_iter().collect::<Result<Vec<_>, _>>();
+        let proxies = proxies.map_err(|error| error.to_string())?;
+        Ok(Self {
+            server: Running { server: Mutex::new(server), clock, _folder: folder },
+            proxies,
+            version,
+            port,
+        })
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}/0?timeout={TIMEOUT}&history={REMEMBERED}")
+}
+
+fn place(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}/0")
+}
+
+async fn connect(place: &str) -> redis::RedisResult<MultiplexedConnection> {
+    redis::Client::open(place)?.get_multiplexed_async_connection().await
+}
+
+impl Engine for Redis {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn url(&self) -> String {
+        url(self.proxies[0].port)
+    }
+
+    fn plain_url(&self) -> String {
+        url(self.port)
+    }
+
+    fn place(&self) -> String {
+        place(self.proxies[1].port)
+    }
+
+    fn written(&self) -> Later<'_, Result<Vec<Written>, String>> {
+        Box::pin(async move {
+            let read = async {
+                let mut connection = connect(&place(self.port)).await?;
+                let keys: Vec<String> =
+                    redis::cmd("KEYS").arg("journal:*").query_async(&mut connection).await?;
+                let mut written = Vec::new();
+                for key in keys {
+                    let rows: Vec<String> =
+                        redis::cmd("LRANGE").arg(&key).arg(0).arg(-1).query_async(&mut connection).await?;
+                    let resource = key.trim_start_matches("journal:");
+                    written.extend(rows.iter().zip(1..).filter_map(|(row, n)| {
+                        let (token, id) = row.split_once(' ')?;
+                        Some(Written {
+                            resource: resource.to_owned(),
+                            n,
+                            token: token.parse().ok()?,
+                            id: id.parse().ok()?,
+                        })
+                    }));
+                }
+                Ok::<_, redis::RedisError>(written)
+            };
+            read.await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn server(&self) -> Option<&dyn Server> {
+        Some(&self.server)
+    }
+
+    fn proxies(&self) -> &[Proxy] {
+        &self.proxies
+    }
+}
+
+impl Server for Running {
+    fn kill(&self) {
+        self.server.lock().unwrap().kill();
+    }
+
+    fn restart(&self) {
+        self.server.lock().unwrap().restart();
+    }
+
+    fn freeze(&self) {
+        self.server.lock().unwrap().freeze();
+    }
+
+    fn thaw(&self) {
+        self.server.lock().unwrap().thaw();
+    }
+
+    fn set_clock(&self, ahead: i64) {
+        self.clock.set(ahead);
+    }
+}
+
+pub(super) struct RedisWriter {
+    place: String,
+    connection: Option<MultiplexedConnection>,
+}
+
+impl RedisWriter {
+    pub(super) fn new(place: &str) -> Self {
+        Self { place: place.to_owned(), connection: None }
+    }
+
+    async fn connection(&mut self) -> Result<MultiplexedConnection, Answer> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
+        match timeout(PATIENCE, connect(&self.place)).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(Answer::NotDone(error.to_string())),
+            Err(_) => Err(Answer::NotDone("no connection".to_owned())),
+        }
+    }
+}
+
+/// One script is all there is: what it was not heard to have done, it may have done.
+fn unknown(answer: Answer) -> Answer {
+    match answer {
+        Answer::NotDone(why) => Answer::Unknown(why),
+        answer => answer,
+    }
+}
+
+impl Writer for RedisWriter {
+    fn ways(&self) -> &'static [(&'static str, bool)] {
+        &[("script", true)]
+    }
+
+    fn write<'a>(&'a mut self, job: &'a Job) -> Later<'a, (Option<u64>, Answer)> {
+        Box::pin(async move {
+            let mut connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(answer) => return (None, answer),
+            };
+            let mut commands = redis::pipe();
+            let key = format!("journal:{}", job.key.resource.as_str());
+            commands.cmd("RPUSH").arg(key).arg(format!("{} {}", job.lease.token, job.id));
+            let mode = if job.strict { GuardMode::Strict } else { GuardMode::Plain };
+            let fence = RedisFence::default();
+            match timeout(PATIENCE, fence.run(&mut connection, &job.key, &job.lease, mode, &commands)).await {
+                Ok(Ok(_)) => {
+                    self.connection = Some(connection);
+                    (Some(now()), Answer::Passed)
+                }
+                Ok(Err(error)) => {
+                    let (guarded, answer) = refused(&error);
+                    if guarded.is_some() {
+                        self.connection = Some(connection);
+                    }
+                    (guarded, unknown(answer))
+                }
+                Err(_) => (None, Answer::Unknown("no answer".to_owned())),
+            }
+        })
+    }
+
+    fn advance<'a>(&'a mut self, key: &'a MarkKey, lease: &'a LeaseRef) -> Later<'a, Answer> {
+        Box::pin(async move {
+            let mut connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(answer) => return answer,
+            };
+            match timeout(PATIENCE, RedisFence::default().advance(&mut connection, key, lease)).await {
+                Ok(Ok(())) => {
+                    self.connection = Some(connection);
+                    Answer::Passed
+                }
+                Ok(Err(error)) => unknown(refused(&error).1),
+                Err(_) => Answer::Unknown("no answer".to_owned()),
+            }
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What a run has come to, for people.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::record::Counts;
+use crate::run::Report;
+
+const KINDS: [&str; 4] = ["decided", "not done", "unknown", "refused"];
+
+/// One line while it goes on.
+pub(crate) fn progress(engine: &str, counts: &Counts) -> String {
+    let [decided, not_done, unknown, refused] = KINDS.map(|kind| total(counts, kind));
+    let faults: u64 = counts.faults.values().sum();
+    format!(
+        "{engine}: {decided} decided, {not_done} not done, {unknown} unknown, {refused} refused, {faults} faults"
+    )
+}
+
+fn total(counts: &Counts, kind: &str) -> u64 {
+    counts.calls.values().filter_map(|of| of.get(kind)).sum()
+}
+
+/// A run in which hardly anything happened proves nothing.
+pub(crate) fn is_enough(report: &Report) -> bool {
+    let seconds = report.took.as_secs();
+    let decided = total(&report.counts, "decided");
+    let faults: u64 = report.counts.faults.values().sum();
+    decided > 20 * seconds
+        && total(&report.counts, "unknown") > seconds / 4
+        && faults > seconds / 8
+        && report.counts.written > seconds
+}
+
+pub(crate) fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "\n{} ({}), seed {}: {} clients for {} s on {} resources",
+        report.engine,
+        report.version,
+        report.seed,
+        report.clients,
+        report.took.as_secs(),
+        report.resources
+    );
+    let _ = writeln!(text, "  {:<14} {:>9} {:>9} {:>9} {:>9}", "", KINDS[0], KINDS[1], KINDS[2], KINDS[3]);
+    for (ask, of) in &report.counts.calls {
+        let [decided, not_done, unknown, refused] = KINDS.map(|kind| of.get(kind).copied().unwrap_or(0));
+        let _ = writeln!(text, "  {ask:<14} {decided:>9} {not_done:>9} {unknown:>9} {refused:>9}");
+    }
+    let _ = writeln!(text, "  guarded writes committed: {}", report.counts.written);
+    let faults: Vec<String> =
+        report.counts.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let _ = writeln!(text, "  faults: {}", faults.join(", "));
+    let _ = writeln!(text, "  violations: {}", report.violations.len());
+    for violation in report.violations.iter().take(30) {
+        let _ = writeln!(text, "    {violation}");
+    }
+    if !is_enough(report) {
+        let _ = writeln!(text, "  too little happened for this to say anything");
+    }
+    if let Some(path) = &report.kept {
+        let _ = writeln!(
+            text,
+            "  the history is in {}; to run the same again:\n    script/chaos --engine {} --seed {}",
+            path.display(),
+            report.engine,
+            report.seed
+        );
+    }
+    text
+}
+
+/// Adds the runs to a file of results.
+pub(crate) fn write(file: &Path, reports: &[&Report]) -> Result<(), String> {
+    let commit = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let commit =
+        commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    let mut text = std::fs::read_to_string(file).unwrap_or_default();
+    for report in reports {
+        let calls: u64 = KINDS.iter().map(|kind| total(&report.counts, kind)).sum();
+        let _ = writeln!(
+            text,
+            "\n## {}, commit {commit}\n\n{} calls, {} violations.\n\n```text\n{}```",
+            report.version,
+            calls,
+            report.violations.len(),
+            self::text(report).trim_start_matches('\n')
+        );
+    }
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
