@@ -22,5 +22,7 @@ end
 
 desc "Run the examples in the pages, in all three languages, and check what the pages say of the tests"
 task "test:readme" => :compile do
-  ruby("-w", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }", *Dir["test/pages/*_test.rb"])
+  # The pages are in UTF-8, whatever the locale says.
+  ruby("-w", "-EUTF-8", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require File.expand_path(file) }",
+       *Dir["test/pages/*_test.rb"])
 end
