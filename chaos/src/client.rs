@@ -13,7 +13,7 @@ use lease_machines_store::{
 use tokio::time::{sleep, timeout};
 
 use crate::engine::{Job, Writer};
-use crate::history::{Answer, Ask, Call, Holder, How, LEFT, Vacated, now};
+use crate::history::{Answer, Ask, Call, Holder, How, Vacated, now};
 use crate::random::Random;
 use crate::record::Recorder;
 
@@ -287,7 +287,7 @@ impl Client {
         let answer = match self.random.below(100) {
             0..=1 => {
                 let patience = Duration::from_micros(self.random.below(6_000));
-                let left = Answer::Unknown(LEFT.to_owned());
+                let left = Answer::Unknown("the client left".to_owned());
                 timeout(patience, question()).await.unwrap_or(left)
             }
             2..=3 => {

@@ -72,7 +72,8 @@ impl Faults<'_> {
     fn possible(&self) -> Vec<Fault> {
         let mut possible = vec![Fault::KillClients, Fault::FreezeClients];
         if self.engine.server().is_some() {
-            possible.extend([Fault::KillServer, Fault::KillServer, Fault::FreezeServer, Fault::StepClock]);
+            possible.extend([Fault::KillServer, Fault::KillServer, Fault::FreezeServer]);
+            possible.extend([Fault::StepClock, Fault::StepClock]);
         } else {
             possible.extend([Fault::KillClients, Fault::StepClients]);
         }

@@ -114,9 +114,6 @@ pub(crate) enum Answer {
     Refused(String),
 }
 
-/// What a client has heard that left before the answer. A store may take back what nobody was left to hear of.
-pub(crate) const LEFT: &str = "the client left";
-
 impl Answer {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -166,6 +163,9 @@ pub(crate) struct Hold {
     pub(crate) owner: u64,
     /// `Released`, `Expired` and so on, by their names.
     pub(crate) outcome: String,
+    /// When it was granted and when it ended, in microseconds of the store's.
+    pub(crate) from: u64,
+    pub(crate) until: u64,
 }
 
 /// A guarded write as it is found in the end, in the order in which the writes followed each other.
@@ -182,13 +182,17 @@ pub(crate) struct Written {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Line {
     /// What a run is to be held to, in nanoseconds: calls ask for answers within `timeout`, and have `bound` more.
-    /// Where tokens are `dense`, each is the next number, so that one which is missing was issued to somebody.
+    /// Where tokens are `dense`, each is the next number, so that one which is missing was issued to somebody. A store that
+    /// `takes_back` withdraws by itself what it granted to nobody who was left to hear of it. One that `remembers_times`
+    /// does so by the clock that it decides by.
     Limits {
         engine: String,
         seed: u64,
         timeout: u64,
         bound: u64,
         dense: bool,
+        takes_back: bool,
+        remembers_times: bool,
     },
     /// A client in another process is about to ask; what it hears follows as a `Call` with the same client and beginning,
     /// unless the process is killed.

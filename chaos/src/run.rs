@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lease_machines_store::{ResourceName, Store};
 use tokio::runtime::Runtime;
@@ -61,6 +61,8 @@ pub(crate) fn run(
         timeout: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX),
         bound: BOUND,
         dense: target.is_dense(),
+        takes_back: target.takes_back(),
+        remembers_times: target.remembers_times(),
     });
     let begun = Instant::now();
     clients_and_faults(&runtime, &*target, engine, seed, length, &recorder, progress)?;
@@ -184,6 +186,8 @@ pub(crate) async fn look_back(target: &dyn Engine, names: BTreeSet<String>) -> R
                     token: entry.token.value(),
                     owner: entry.owner.value(),
                     outcome: format!("{:?}", entry.outcome),
+                    from: micros(entry.granted_at),
+                    until: micros(entry.ends_at),
                 })
                 .collect::<Vec<_>>();
             Ok((holds.len() < REMEMBERED).then_some(Line::Holds { resource: name, holds }))
@@ -195,4 +199,9 @@ pub(crate) async fn look_back(target: &dyn Engine, names: BTreeSet<String>) -> R
         lines.extend(line?);
     }
     Ok(lines)
+}
+
+fn micros(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -82,6 +82,8 @@ struct Run {
     timeout: u64,
     bound: u64,
     dense: bool,
+    takes_back: bool,
+    remembers_times: bool,
     /// When a request arrived a second time.
     doubled: Vec<(u64, u64)>,
     frozen: Vec<(Vec<u32>, u64, u64)>,
@@ -94,6 +96,8 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         timeout: u64::MAX / 4,
         bound: 0,
         dense: false,
+        takes_back: false,
+        remembers_times: false,
         doubled: Vec::new(),
         frozen: Vec::new(),
     };
@@ -101,8 +105,9 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     let mut resources: BTreeMap<&str, Of<'_>> = BTreeMap::new();
     for line in &history.lines {
         match line {
-            Line::Limits { timeout, bound, dense, .. } => {
+            Line::Limits { timeout, bound, dense, takes_back, remembers_times, .. } => {
                 (run.timeout, run.bound, run.dense) = (*timeout, *bound, *dense);
+                (run.takes_back, run.remembers_times) = (*takes_back, *remembers_times);
             }
             Line::Begun { .. } | Line::Fault { .. } => {}
             Line::Call(call) => resources.entry(&call.resource).or_default().calls.push(call),
@@ -114,6 +119,7 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         }
     }
     run.clock = Clock::new(steps);
+    run.doubled.sort_unstable();
     let mut violations = Vec::new();
     for (name, mut of) in resources {
         of.calls.sort_by_key(|call| (call.began, call.ended));
@@ -128,6 +134,15 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         }));
     }
     violations
+}
+
+impl Run {
+    /// Whether a request may have arrived a second time, whatever was answered to the first.
+    fn came_twice(&self, call: &Call) -> bool {
+        // In the order of their beginnings.
+        let at = self.doubled.partition_point(|(from, _)| *from < call.began);
+        self.doubled.get(at).is_some_and(|(from, _)| *from <= call.ended)
+    }
 }
 
 type Found = Vec<(Kind, String)>;

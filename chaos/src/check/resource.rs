@@ -7,7 +7,7 @@ use super::clock::{Instant, signed};
 use super::phases::{Phase, Verdict, phases};
 use super::terms::{Terms, terms};
 use super::{Found, Kind, Of, Run, show};
-use crate::history::{Answer, Ask, Call, LEFT};
+use crate::history::{Answer, Ask, Call};
 
 /// After so many of one resource more say nothing new.
 const ENOUGH: usize = 20;
@@ -31,11 +31,7 @@ pub(super) fn check(run: &Run, of: &Of<'_>, found: &mut Found) {
     let begins = phases.iter().enumerate().filter_map(|(index, phase)| Some((phase.known?, index))).collect();
     let mut withdrawn: HashMap<u64, (u64, u64)> = HashMap::new();
     for call in &of.calls {
-        let owner = match call.ask {
-            Ask::Withdraw { owner } => owner,
-            Ask::Acquire { owner, .. } if call.answer == Answer::Unknown(LEFT.to_owned()) => owner,
-            _ => continue,
-        };
+        let Ask::Withdraw { owner } = call.ask else { continue };
         let sure = if call.answer.kind() == "decided" { call.ended } else { u64::MAX };
         if matches!(call.answer, Answer::NotDone(_) | Answer::Refused(_)) {
             continue;

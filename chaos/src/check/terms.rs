@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::clock::{Instant, NEVER, signed};
 use super::{Found, Kind, Of, Run, show};
-use crate::history::{Answer, Ask, Call, How, LEFT};
+use crate::history::{Answer, Ask, Call, How};
 
 /// A token, and what it was issued for.
 pub(super) struct Term {
@@ -186,8 +186,8 @@ pub(super) fn terms(run: &Run, of: &Of<'_>, first: u64, found: &mut Found) -> Te
         all.push(term(run, of, &index, first, token, entry, found));
     }
     let mut terms = Terms { all };
-    vacates(of, &index, &mut terms, found);
-    remembered(of, &terms, found);
+    vacates(run, of, &index, &mut terms, found);
+    remembered(run, of, &terms, found);
     terms
 }
 
@@ -236,7 +236,8 @@ fn term(
     for &at in if seen.is_burn { &index.revokes } else { index.by(owner) } {
         let Some((attempt, _)) = asked(of.calls[at]) else { continue };
         let is_told = seen.answered.contains(&at);
-        let is_unknown = matches!(of.calls[at].answer, Answer::Unknown(_));
+        // Of two that arrived, the second may find free what the first did not.
+        let is_unknown = matches!(of.calls[at].answer, Answer::Unknown(_)) || run.came_twice(of.calls[at]);
         // Revokes do not come to the same, as doubled requests do.
         let fits = if seen.is_burn { told.is_none() } else { told.is_none_or(|told| told == attempt) };
         if is_told && told == Some(attempt) || is_unknown && fits {
@@ -363,7 +364,7 @@ fn renewals(run: &Run, of: &Of<'_>, index: &Index, first: u64, term: &mut Term) 
 }
 
 /// How each lease was given back, if it was.
-fn vacates(of: &Of<'_>, index: &Index, terms: &mut Terms, found: &mut Found) {
+fn vacates(run: &Run, of: &Of<'_>, index: &Index, terms: &mut Terms, found: &mut Found) {
     let mut shown: BTreeMap<u64, How> = BTreeMap::new();
     for call in &of.calls {
         match (&call.ask, &call.answer) {
@@ -387,7 +388,6 @@ fn vacates(of: &Of<'_>, index: &Index, terms: &mut Terms, found: &mut Found) {
             continue;
         }
         let is_last = last_of.get(&term.owner) == Some(&number);
-        let left = Answer::Unknown(LEFT.to_owned());
         let how = |ask: &Ask| match *ask {
             Ask::Acquire { owner, .. } if owner == term.owner => Some(How::Withdrawn),
             Ask::Release { owner, token } if (owner, token) == (term.owner, term.token) => {
@@ -403,8 +403,11 @@ fn vacates(of: &Of<'_>, index: &Index, terms: &mut Terms, found: &mut Found) {
             match (how(&call.ask), &call.answer) {
                 (Some(_), Answer::Released) => known.push(at),
                 (Some(how), Answer::Unknown(_))
-                    if !matches!(call.ask, Ask::Acquire { .. }) || call.answer == left =>
+                    if run.takes_back || !matches!(call.ask, Ask::Acquire { .. }) =>
                 {
+                    maybe.push((at, how));
+                }
+                (Some(how), _) if matches!(call.ask, Ask::Withdraw { .. }) && run.came_twice(call) => {
                     maybe.push((at, how));
                 }
                 _ => {}
@@ -446,9 +449,19 @@ fn vacates(of: &Of<'_>, index: &Index, terms: &mut Terms, found: &mut Found) {
 }
 
 /// What was acknowledged has to be what the store remembers.
-fn remembered(of: &Of<'_>, terms: &Terms, found: &mut Found) {
-    if of.holds.is_none() {
-        return;
+fn remembered(run: &Run, of: &Of<'_>, terms: &Terms, found: &mut Found) {
+    let Some(holds) = of.holds else { return };
+    if run.remembers_times {
+        let mut holds: Vec<_> = holds.iter().filter(|hold| hold.owner != 0).collect();
+        holds.sort_by_key(|hold| hold.token);
+        for pair in holds.windows(2).filter(|pair| pair[1].from < pair[0].until) {
+            let by = pair[0].until - pair[1].from;
+            let text = format!(
+                "by the store's own clock, token {} was granted {by} us before the end of {} ({})",
+                pair[1].token, pair[0].token, pair[0].outcome
+            );
+            found.push((Kind::TwoLive, text));
+        }
     }
     for term in &terms.all {
         let Some(known) = term.known.filter(|_| !term.is_burn) else { continue };

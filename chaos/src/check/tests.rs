@@ -17,6 +17,8 @@ impl Told {
             timeout: 1_000 * MS,
             bound: 500 * MS,
             dense: true,
+            takes_back: false,
+            remembers_times: true,
         };
         Self(vec![limits])
     }
@@ -37,7 +39,14 @@ impl Told {
     fn holds(mut self, holds: &[(u64, u64, &str)]) -> Self {
         let holds = holds
             .iter()
-            .map(|&(token, owner, outcome)| Hold { token, owner, outcome: outcome.into() })
+            .zip(0..)
+            .map(|(&(token, owner, outcome), at)| Hold {
+                token,
+                owner,
+                outcome: outcome.into(),
+                from: at * 10,
+                until: at * 10 + 10,
+            })
             .collect();
         self.0.push(Line::Holds { resource: "job".into(), holds });
         self
@@ -52,6 +61,13 @@ impl Told {
 
     fn line(mut self, line: Line) -> Self {
         self.0.push(line);
+        self
+    }
+
+    fn taking_back(mut self) -> Self {
+        if let Some(Line::Limits { takes_back, .. }) = self.0.first_mut() {
+            *takes_back = true;
+        }
         self
     }
 
@@ -200,6 +216,13 @@ fn what_is_unknown_may_have_happened_or_not() {
         .call(30, 31, acquire(2, 100), granted(12, 100))
         .call(40, 41, renew(1, 11, 1000), renewed(1000))
         .breaks(Kind::OutOfOrder);
+    // A store that withdraws by itself what nobody was left to hear of.
+    let gone = Told::new()
+        .call(0, 50, acquire(1, 1000), unknown())
+        .call(60, 61, acquire(2, 100), granted(12, 100))
+        .holds(&[(11, 1, "Withdrawn"), (12, 2, "Held")]);
+    gone.breaks(Kind::Phantom);
+    gone.taking_back().is_right();
     // A renewal.
     Told::new()
         .call(0, 1, acquire(1, 100), granted(11, 100))
@@ -236,6 +259,16 @@ fn two_are_not_granted_at_once() {
         .call(50, 51, renew(1, 11, 100), renewed(100))
         .call(120, 121, acquire(2, 10), granted(12, 10))
         .breaks(Kind::TwoLive);
+}
+
+#[test]
+fn holds_follow_each_other_by_the_stores_own_clock() {
+    let mut told = two_holds().holds(&[(11, 1, "Released"), (12, 2, "Held")]);
+    told.is_right();
+    if let Some(Line::Holds { holds, .. }) = told.0.last_mut() {
+        holds[0].until += 1;
+    }
+    told.breaks(Kind::TwoLive);
 }
 
 #[test]
@@ -359,6 +392,17 @@ fn a_step_of_the_clock_ends_leases_early_and_keeps_others_longer() {
     long.line(step(-3600)).is_right();
 }
 
+/// The second of two holds under the token after the next.
+fn later(line: Line) -> Line {
+    match line {
+        Line::Call(mut call) if call.answer == granted(12, 100) => {
+            call.answer = granted(13, 100);
+            Line::Call(call)
+        }
+        line => line,
+    }
+}
+
 #[test]
 fn what_arrived_twice_counts_twice() {
     let told = Told::new()
@@ -367,6 +411,15 @@ fn what_arrived_twice_counts_twice() {
         .call(100, 101, acquire(2, 100), occupied(1, 11, 100, 90));
     told.breaks(Kind::Phantom);
     told.line(Line::Doubled { from: 55 * MS, until: 91 * MS }).is_right();
+    // The first time it was held, the second time it was free.
+    let told = two_holds().call(80, 83, acquire(3, 5), occupied(1, 11, 80, 61)).holds(&[
+        (11, 1, "Released"),
+        (12, 3, "Expired"),
+        (13, 2, "Held"),
+    ]);
+    let told = Told(told.0.into_iter().map(later).collect());
+    told.breaks(Kind::Phantom);
+    told.line(Line::Doubled { from: 81 * MS, until: 84 * MS }).is_right();
 }
 
 #[test]

@@ -59,6 +59,16 @@ pub(crate) trait Engine: Send + Sync {
         false
     }
 
+    /// Whether the store withdraws a grant of which nobody was left to hear.
+    fn takes_back(&self) -> bool {
+        false
+    }
+
+    /// Whether the times in the store's history are those that it decided by.
+    fn remembers_times(&self) -> bool {
+        true
+    }
+
     /// Whether tokens are numbered one after the other.
     fn is_dense(&self) -> bool {
         true

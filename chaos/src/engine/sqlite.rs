@@ -85,6 +85,15 @@ impl Engine for Sqlite {
         &[]
     }
 
+    fn takes_back(&self) -> bool {
+        true
+    }
+
+    /// Each process writes down what its own wall clock shows.
+    fn remembers_times(&self) -> bool {
+        false
+    }
+
     fn variables(&self) -> Vec<String> {
         self.clock.variables()
     }
