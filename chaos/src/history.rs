@@ -126,8 +126,9 @@ impl Answer {
 }
 
 impl Ask {
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
+    /// As it is counted.
+    pub(crate) fn kind(&self) -> String {
+        let kind = match self {
             Self::Acquire { again: false, .. } => "acquire",
             Self::Acquire { .. } => "reacquire",
             Self::Renew { many: false, .. } => "renew",
@@ -136,9 +137,11 @@ impl Ask {
             Self::Withdraw { .. } => "withdraw",
             Self::Revoke { .. } => "revoke",
             Self::Advance { .. } => "advance",
-            Self::Write { strict: false, .. } => "write, plain",
-            Self::Write { .. } => "write, strict",
-        }
+            Self::Write { strict, how, .. } => {
+                return format!("write, {}, {how}", if *strict { "strict" } else { "plain" });
+            }
+        };
+        kind.to_owned()
     }
 }
 

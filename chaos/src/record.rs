@@ -20,7 +20,7 @@ struct Inner {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Counts {
     /// By what was asked, then by the kind of answer.
-    pub(crate) calls: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    pub(crate) calls: BTreeMap<String, BTreeMap<&'static str, u64>>,
     pub(crate) faults: BTreeMap<String, u64>,
     /// Guarded writes that were committed.
     pub(crate) written: u64,
