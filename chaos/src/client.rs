@@ -13,7 +13,7 @@ use lease_machines_store::{
 use tokio::time::{sleep, timeout};
 
 use crate::engine::{Job, Writer};
-use crate::history::{Answer, Ask, Call, Holder, How, Vacated, now};
+use crate::history::{Answer, Ask, Call, Holder, How, Line, Vacated, now};
 use crate::random::Random;
 use crate::record::Recorder;
 
@@ -30,7 +30,8 @@ pub(crate) struct Client {
     pub(crate) number: u32,
     pub(crate) random: Random,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) writer: Box<dyn Writer>,
+    /// Its connections to what is written.
+    pub(crate) writers: [Box<dyn Writer>; 2],
     pub(crate) recorder: Recorder,
     /// When the run began.
     pub(crate) began: u64,
@@ -262,7 +263,7 @@ impl Client {
             };
         }
         for call in calls {
-            self.recorder.line(crate::history::Line::Call(call));
+            self.recorder.line(Line::Call(call));
         }
     }
 
@@ -298,7 +299,7 @@ impl Client {
                     timed(question().await).await
                 });
                 (twin.answer, twin.ended) = second;
-                self.recorder.line(crate::history::Line::Call(twin));
+                self.recorder.line(Line::Call(twin));
                 call.ended = first.1;
                 first.0
             }
@@ -308,13 +309,26 @@ impl Client {
             call.ended = now();
         }
         call.answer = answer.clone();
-        self.recorder.line(crate::history::Line::Call(call));
+        self.recorder.line(Line::Call(call));
         answer
     }
 
+    /// Writes; now and then on both connections at once, which the guard has to put in a row.
     async fn write(&mut self, lease: &Lease) {
-        let ways = self.writer.ways();
-        let (way, can_be_strict) = self.random.of(ways);
+        let first = self.job(lease);
+        if self.random.percent(75) {
+            let call = done(first, &mut *self.writers[0]).await;
+            return self.recorder.line(Line::Call(call));
+        }
+        let second = self.job(lease);
+        let [one, other] = &mut self.writers;
+        let (one, other) = tokio::join!(done(first, &mut **one), done(second, &mut **other));
+        self.recorder.line(Line::Call(one));
+        self.recorder.line(Line::Call(other));
+    }
+
+    fn job(&mut self, lease: &Lease) -> (Call, Job) {
+        let (way, can_be_strict) = self.random.of(self.writers[0].ways());
         let strict = can_be_strict && self.random.percent(50) && self.epoch.is_some();
         self.written += 1;
         // The client, when it was started, and what number of its writes this is.
@@ -322,17 +336,9 @@ impl Client {
             | ((now() / 1_000_000 % (1 << 28)) << 20)
             | (self.written % (1 << 20));
         let ask = Ask::Write { owner: lease.owner, token: lease.token, strict, how: way.to_owned(), id };
-        let mut call = self.begin(&lease.resource, ask);
-        let job = Job {
-            key: MarkKey::new(name(&lease.resource)),
-            lease: reference(&lease.resource, lease.owner, lease.token, self.epoch),
-            strict,
-            way,
-            id,
-        };
-        (call.guarded, call.answer) = self.writer.write(&job).await;
-        call.ended = now();
-        self.recorder.line(crate::history::Line::Call(call));
+        let key = MarkKey::new(name(&lease.resource));
+        let shown = reference(&lease.resource, lease.owner, lease.token, self.epoch);
+        (self.begin(&lease.resource, ask), Job { key, lease: shown, strict, way, id })
     }
 
     async fn advance(&mut self, lease: &Lease) {
@@ -340,10 +346,16 @@ impl Client {
         let mut call = self.begin(&lease.resource, ask);
         let key = MarkKey::new(name(&lease.resource));
         let shown = reference(&lease.resource, lease.owner, lease.token, self.epoch);
-        call.answer = self.writer.advance(&key, &shown).await;
+        call.answer = self.writers[0].advance(&key, &shown).await;
         call.ended = now();
-        self.recorder.line(crate::history::Line::Call(call));
+        self.recorder.line(Line::Call(call));
     }
+}
+
+async fn done((mut call, job): (Call, Job), writer: &mut dyn Writer) -> Call {
+    (call.guarded, call.answer) = writer.write(&job).await;
+    call.ended = now();
+    call
 }
 
 fn name(resource: &str) -> ResourceName {

@@ -50,7 +50,7 @@ impl Scene {
             number,
             random: Random::new(self.seed, 1_000 + u64::from(number) + (life << 32)),
             store,
-            writer: writer(&self.engine, &self.place),
+            writers: [writer(&self.engine, &self.place), writer(&self.engine, &self.place)],
             recorder: recorder.clone(),
             began: self.began,
             stop: Arc::clone(stop),

@@ -106,6 +106,7 @@ impl Options {
 /// Whether no promise was broken.
 fn all(options: &Options) -> Result<bool, String> {
     let folder = Path::new("target/chaos");
+    let commit = report::commit();
     let is_terminal = std::io::stderr().is_terminal();
     let progress = move |engine: &str, counts: &Counts| {
         if is_terminal {
@@ -147,7 +148,7 @@ fn all(options: &Options) -> Result<bool, String> {
     }
     if let Some(file) = &options.write {
         let reports: Vec<&run::Report> = reports.iter().flatten().collect();
-        report::write(file, &reports)?;
+        report::write(file, &commit, &reports)?;
     }
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)

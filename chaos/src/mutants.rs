@@ -235,7 +235,7 @@ fn found(
                 number,
                 random: Random::new(number.into(), 7),
                 store: Arc::clone(&store),
-                writer: writer(engine::writer("sqlite", &target.place()), target.place()),
+                writers: [(); 2].map(|()| writer(engine::writer("sqlite", &target.place()), target.place())),
                 recorder: recorder.clone(),
                 began: now(),
                 stop: Arc::clone(&stop),

@@ -71,19 +71,22 @@ pub(crate) fn text(report: &Report) -> String {
     text
 }
 
+/// Which commit this is, as far as git knows.
+pub(crate) fn commit() -> String {
+    let said = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    said.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
 /// Adds the runs to a file of results.
-pub(crate) fn write(file: &Path, reports: &[&Report]) -> Result<(), String> {
-    let commit = std::process::Command::new("git").args(["describe", "--always", "--dirty"]).output();
-    let commit =
-        commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+pub(crate) fn write(file: &Path, commit: &str, reports: &[&Report]) -> Result<(), String> {
     let mut text = std::fs::read_to_string(file).unwrap_or_default();
     for report in reports {
         let calls: u64 = KINDS.iter().map(|kind| total(&report.counts, kind)).sum();
         let _ = writeln!(
             text,
-            "\n## {}, commit {commit}\n\n{} calls, {} violations.\n\n```text\n{}```",
+            "\n## {}, {:.0} minutes, commit {commit}\n\n{calls} calls, {} violations.\n\n```text\n{}```",
             report.version,
-            calls,
+            report.asked.as_secs_f64() / 60.0,
             report.violations.len(),
             self::text(report).trim_start_matches('\n')
         );

@@ -8,6 +8,7 @@ mod sqlite;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use lease_machines_store::{GuardError, GuardErrorKind, LeaseRef, MarkKey};
 
@@ -24,6 +25,9 @@ pub(crate) const TIMEOUT: &str = "1s";
 
 /// How many holds of a resource the stores remember: more than it ever has in a run.
 pub(crate) const REMEMBERED: usize = 20_000;
+
+/// How long a [`Writer`] waits for its connection, for all up to the commit, and for that.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
 pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -1,7 +1,6 @@
 //! A PostgreSQL server.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
 use lease_machines_store::{GuardMode, LeaseRef, MarkKey, PostgresFence};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +10,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
 use super::clock::WallClock;
-use super::{Engine, Job, Later, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
@@ -20,9 +19,6 @@ use crate::servers::guard::Guarded;
 use crate::servers::postgres;
 
 const SCHEMA: &str = "lease_machines";
-
-/// How long a writer waits for anything.
-const PATIENCE: Duration = Duration::from_secs(4);
 
 pub(super) struct Postgres {
     server: Running,

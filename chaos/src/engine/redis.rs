@@ -1,7 +1,6 @@
 //! A Redis or Valkey server that writes everything down before it answers.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
 use lease_machines_store::{GuardMode, LeaseRef, MarkKey, RedisFence};
 use redis::aio::MultiplexedConnection;
@@ -9,15 +8,13 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::clock::WallClock;
-use super::{Engine, Job, Later, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
 use crate::record::Recorder;
 use crate::servers::guard::Guarded;
 use crate::servers::redis::{DURABLE, RedisServer};
-
-const PATIENCE: Duration = Duration::from_secs(4);
 
 pub(super) struct Redis {
     server: Running,
