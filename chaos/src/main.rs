@@ -15,7 +15,6 @@ mod random;
 mod record;
 mod report;
 mod run;
-#[path = "../../store/tests/servers/mod.rs"]
 mod servers;
 
 use std::io::IsTerminal;

@@ -9,6 +9,8 @@
 //! end. A call is in order if the core gives its answer at either end of what may have been.
 
 mod clock;
+mod endings;
+mod index;
 mod marks;
 mod phases;
 mod resource;
