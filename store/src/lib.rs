@@ -36,7 +36,7 @@ mod epoch;
 mod error;
 mod event;
 mod fault;
-#[cfg_attr(not(any(feature = "sqlite", feature = "postgres", feature = "redis")), allow(dead_code))]
+#[cfg_attr(not(any(feature = "sqlite", feature = "_server")), allow(dead_code))]
 mod fence;
 mod finding;
 #[cfg(any(feature = "sqlite", feature = "_server"))]
@@ -44,6 +44,8 @@ mod home;
 #[cfg(any(feature = "sqlite", feature = "_server"))]
 mod limits;
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod name;
 mod open;
 mod owner;
@@ -75,6 +77,8 @@ pub use fault::{Fault, FaultStore, Odds};
 pub use fence::{Advance, GuardError, GuardErrorKind, GuardKind, GuardMode, Mark, MarkKey, Marks};
 pub use finding::{Finding, Severity};
 pub use memory::MemoryStore;
+#[cfg(feature = "mysql")]
+pub use mysql::{MysqlFence, MysqlOptions, MysqlStore};
 pub use name::{NameError, ResourceName};
 pub use open::{Migration, migrate, migration_sql, open, open_existing, open_marks};
 pub use owner::fresh_owner;

@@ -46,6 +46,7 @@ macro_rules! entry {
 const ENGINES: &[Entry] = &[
     entry!("SQLite", "sqlite", ["sqlite"], "sqlite:PATH, sqlite::memory:", sqlite),
     entry!("PostgreSQL", "postgres", ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE", postgres),
+    entry!("MySQL", "mysql", ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE", mysql),
     entry!("Redis", "redis", ["redis", "rediss", "valkey", "valkeys"], "redis://HOST", redis),
 ];
 
@@ -70,6 +71,7 @@ const ENGINES: &[Entry] = &[
 /// | URL | store |
 /// | --- | --- |
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or `postgresql://…`) | a PostgreSQL server, set up by [`migrate`] and in no other way; connected to when it is first asked |
+/// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` (or `mariadb://…`) | a MySQL or MariaDB server; set up and connected to in the same way |
 /// | `redis://[[user]:password@]host[:port][/database]` | a Redis or Valkey server; `rediss://` with TLS; also `valkey://`, `valkeys://`; set up and connected to in the same way |
 ///
 /// | option of `postgres` | meaning (default) |
@@ -84,6 +86,18 @@ const ENGINES: &[Entry] = &[
 /// | `sslmode=…`, `sslrootcert=FILE`, `passfile=FILE` | as everywhere with PostgreSQL; `allow` is `prefer`, `verify-ca` is `verify-full` |
 /// | `host=`, `port=`, `user=`, `dbname=`, `options=`, `application_name=`, `target_session_attrs=`, … | as the driver has them |
 ///
+/// | option of `mysql` | meaning (default) |
+/// | --- | --- |
+/// | `timeout=5s` | every request ends after this long; the server waits for locks in whole seconds, four fifths of it (5s) |
+/// | `connect_timeout=5s` | a connection is given up after this long; a number alone is in seconds (5s) |
+/// | `max_ttl=24h`, `history=N` or `off` | as above |
+/// | `connections=N` | how many there are at most (8) |
+/// | `trust_failover=1` | a server that took over has all that was answered: no new epoch (0) |
+/// | `ssl_mode=required`, `verify_identity` or `disabled` | TLS, see the feature `mysql-tls` (`disabled`); `verify_ca` is `verify_identity` |
+/// | `ssl_ca=FILE` | verifies the server's certificate by the authorities in this PEM file (the machine's) |
+/// | `socket=FILE` | the server's socket on this machine, in place of host and port |
+/// | `passfile=FILE` | has user and password, as an option file of MySQL's (`~/.my.cnf`) |
+///
 /// | option of `redis` | meaning (default) |
 /// | --- | --- |
 /// | `namespace=NAME` | tells stores on one server apart (`default`) |
@@ -92,7 +106,8 @@ const ENGINES: &[Entry] = &[
 /// | `replicas=N` | a decision counts when this many replicas have it, else it is *unknown* (0) |
 /// | `trust_failover=1` | a server that was promoted or restarted has all that was answered: no new epoch (0) |
 ///
-/// A password for PostgreSQL comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`.
+/// A password for PostgreSQL comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`; one for
+/// MySQL from the URL, `passfile`, `$MYSQL_PWD` or `~/.my.cnf`.
 ///
 /// # Errors
 ///
@@ -156,7 +171,7 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     (engine(url)?.migration_sql)(url)
 }
 
-/// Opens the marks at a URL: `sqlite:PATH`, `postgres://…` or `redis://…`, with the options of [`open`], of which those
+/// Opens the marks at a URL: `sqlite:PATH`, `postgres://…`, `mysql://…` or `redis://…`, with the options of [`open`], of which those
 /// that are about leases do not count here.
 ///
 /// The table of marks is created where it is missing, on a server by the first mark that is raised; the file or the

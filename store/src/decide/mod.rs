@@ -18,7 +18,7 @@ pub(crate) use row::{At, Effects, Held, Row, Write};
 pub(crate) use standing::EARLIEST_MICROS;
 #[cfg(feature = "_server")]
 pub(crate) use standing::LEAP;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(crate) use standing::greatest_believed;
 pub(crate) use standing::{Reason, Standing};
 pub(crate) use vacate::{release, revoke, withdraw};

@@ -1,13 +1,11 @@
 //! How a server is used.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 use crate::limits::Limits;
+use crate::server::Here;
 use crate::{Clock, ErrorKind, StoreError};
 
 /// No wait is longer than the server can count in milliseconds.
@@ -27,42 +25,6 @@ pub struct PostgresOptions {
     pub(super) here: Here,
 }
 
-/// The caller's own clock.
-#[derive(Clone)]
-pub(super) struct Here(Arc<dyn Clock>);
-
-impl Here {
-    pub(super) fn now(&self) -> Duration {
-        self.0.now()
-    }
-}
-
-impl fmt::Debug for Here {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Here({:?})", self.now())
-    }
-}
-
-/// A clock that goes on while the machine sleeps.
-struct SinceBoot;
-
-impl Clock for SinceBoot {
-    fn now(&self) -> Duration {
-        let now = clock_gettime(ClockId::Boottime);
-        let (seconds, nanos) =
-            (u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0));
-        Duration::new(seconds, nanos)
-    }
-
-    fn wall(&self) -> SystemTime {
-        SystemTime::now()
-    }
-
-    fn identity(&self) -> String {
-        String::new()
-    }
-}
-
 impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
@@ -74,7 +36,7 @@ impl Default for PostgresOptions {
             trust_failover: false,
             verify: false,
             root_cert: None,
-            here: Here(Arc::new(SinceBoot)),
+            here: Here::default(),
         }
     }
 }
@@ -158,7 +120,7 @@ impl PostgresOptions {
     /// The server decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.here = Here(clock);
+        self.here = Here::new(clock);
         self
     }
 

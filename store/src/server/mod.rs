@@ -2,14 +2,24 @@
 //! until a resource is free. What is said to a server, and what its answers mean, is each engine's own.
 
 mod driver;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod here;
 mod poll;
+#[cfg(feature = "mysql")]
+mod pool;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
 // An engine whose driver takes URLs apart itself does without.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "mysql"))]
 mod url;
 
 pub(crate) use driver::Driver;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) use here::Here;
 pub(crate) use poll::poll;
+#[cfg(feature = "mysql")]
+pub(crate) use pool::{Pool, Taken};
 #[cfg(feature = "redis")]
-pub(crate) use url::{Login, ServerUrl};
+pub(crate) use url::Login;
+#[cfg(any(feature = "redis", feature = "mysql"))]
+pub(crate) use url::ServerUrl;

@@ -14,10 +14,12 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use crate::StoreError;
 use crate::url::wrong;
 
+#[cfg(any(feature = "postgres", feature = "redis-tls"))]
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
+#[cfg(any(feature = "postgres", feature = "redis-tls"))]
 pub(crate) fn builder(
     provider: Arc<CryptoProvider>,
 ) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, StoreError> {
@@ -32,6 +34,7 @@ pub(crate) fn builder(
 /// # Errors
 ///
 /// [`Configuration`](crate::ErrorKind::Configuration) where no authority is to be had.
+#[cfg(any(feature = "postgres", feature = "redis-tls"))]
 pub(crate) fn verifying(
     file: Option<(&str, &Path)>,
 ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, StoreError> {
@@ -47,7 +50,7 @@ pub(crate) fn verifying(
     Ok(builder(provider())?.with_root_certificates(roots))
 }
 
-fn authorities(file: Option<(&str, &Path)>) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+pub(crate) fn authorities(file: Option<(&str, &Path)>) -> Result<Vec<CertificateDer<'static>>, StoreError> {
     let Some((option, path)) = file else { return Ok(rustls_native_certs::load_native_certs().certs) };
     let unusable =
         |what: String| wrong(format!("{option} {}: {what}; expected certificates in PEM", path.display()));

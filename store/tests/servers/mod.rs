@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod guard;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod proxy;

@@ -1,4 +1,4 @@
-//! Stands between a client and a PostgreSQL server, counts what is asked, and does harm when told to.
+//! Stands between a client and a server, counts what is asked, and does harm when told to.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -25,7 +25,15 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
+/// Whose protocol it understands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    Postgres,
+    MySql,
+}
+
 struct Shared {
+    speaks: Speaks,
     /// Messages after which a client waits for an answer: each is a round trip.
     asked: AtomicU64,
     named: AtomicU64,
@@ -33,10 +41,20 @@ struct Shared {
 }
 
 impl Proxy {
+    /// In front of a PostgreSQL server.
     pub fn start(to: u16) -> Self {
+        Self::between(to, Speaks::Postgres)
+    }
+
+    /// In front of a MySQL or MariaDB server.
+    pub fn to_mysql(to: u16) -> Self {
+        Self::between(to, Speaks::MySql)
+    }
+
+    fn between(to: u16, speaks: Speaks) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared { asked: 0.into(), named: 0.into(), harm: 0.into() });
+        let shared = Arc::new(Shared { speaks, asked: 0.into(), named: 0.into(), harm: 0.into() });
         let proxy = Self { port, shared: Arc::clone(&shared) };
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -67,18 +85,24 @@ impl Proxy {
 
 fn requests(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
     let mut started = false;
-    while let Some(message) = read(&mut from, started) {
-        if started && matches!(message[0], b'S' | b'Q') {
+    while let Some(message) = shared.speaks.read(&mut from, started) {
+        // What a connection begins with is no request.
+        started = match shared.speaks {
+            Speaks::Postgres => started,
+            Speaks::MySql => started || message[3] == 0,
+        };
+        let (asked, named) = shared.speaks.meaning(&message);
+        if started && asked {
             shared.asked.fetch_add(1, Ordering::SeqCst);
         }
-        if started && message[0] == b'P' && message[5] != 0 {
+        if started && named {
             shared.named.fetch_add(1, Ordering::SeqCst);
         }
         let harmed = started && shared.harm.load(Ordering::SeqCst) == Harm::CutRequest as u8;
         if harmed || to.write_all(&message).is_err() {
             break;
         }
-        started = true;
+        started |= shared.speaks == Speaks::Postgres;
     }
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
@@ -100,14 +124,42 @@ fn answers(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
     let _ = from.shutdown(Shutdown::Both);
 }
 
-/// The first message of a connection has no kind in front of its length.
-fn read(from: &mut TcpStream, started: bool) -> Option<Vec<u8>> {
-    let mut message = vec![0; if started { 5 } else { 4 }];
-    from.read_exact(&mut message).ok()?;
-    let length = &message[message.len() - 4..];
-    let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
+impl Speaks {
+    fn read(self, from: &mut TcpStream, started: bool) -> Option<Vec<u8>> {
+        match self {
+            Self::Postgres => {
+                // The first message of a connection has no kind in front of its length.
+                let mut message = vec![0; if started { 5 } else { 4 }];
+                from.read_exact(&mut message).ok()?;
+                let length = &message[message.len() - 4..];
+                let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
+                rest(from, message, length - 4)
+            }
+            Self::MySql => {
+                let mut message = vec![0; 4];
+                from.read_exact(&mut message).ok()?;
+                let length = u32::from_le_bytes([message[0], message[1], message[2], 0]) as usize;
+                rest(from, message, length)
+            }
+        }
+    }
+
+    /// Whether an answer is waited for behind this message, and whether it gives a statement a name.
+    fn meaning(self, message: &[u8]) -> (bool, bool) {
+        match self {
+            Self::Postgres => (matches!(message[0], b'S' | b'Q'), message[0] == b'P' && message[5] != 0),
+            // A command is the first message after an answer. Of these, QUIT and the closing of a statement have none.
+            Self::MySql => {
+                let command = message.get(4).copied().filter(|_| message[3] == 0);
+                (command.is_some_and(|command| !matches!(command, 0x01 | 0x19)), command == Some(0x16))
+            }
+        }
+    }
+}
+
+fn rest(from: &mut TcpStream, mut message: Vec<u8>, length: usize) -> Option<Vec<u8>> {
     let begun = message.len();
-    message.resize(begun + length - 4, 0);
+    message.resize(begun + length, 0);
     from.read_exact(&mut message[begun..]).ok()?;
     Some(message)
 }

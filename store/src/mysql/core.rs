@@ -1,0 +1,207 @@
+//! What all calls of a store share: calling a procedure, and noticing that the server is another one.
+
+use std::future::Future;
+use std::time::{Duration, Instant as Begun};
+
+use mysql_async::{Row, Value};
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::{self, Reading, Told, one};
+use super::call::{Call, number, span, text};
+use super::failure::failed;
+use super::link::{Link, Target};
+use crate::decide::LEAP;
+use crate::server::{Pool, Taken, poll};
+use crate::{Epoch, ErrorKind, Finding, Inspection, LeaseRef, Pruned, ResourceName, StoreError};
+
+/// Prunes as many resources in one transaction as a first grant can wait for.
+const AT_ONCE: i64 = 2_000;
+
+/// How long a waiter sleeps before it looks again, at first and at most.
+const FIRST: Duration = Duration::from_millis(50);
+const MOST: Duration = Duration::from_secs(1);
+
+pub(super) struct Core {
+    pub(super) target: Target,
+    pool: Pool<Link>,
+}
+
+impl Core {
+    pub(super) fn new(target: Target) -> Self {
+        let pool = Pool::new(target.options.connections);
+        Self { target, pool }
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.target.options.limits.timeout
+    }
+
+    /// Takes a connection that is there.
+    pub(super) async fn take(&self, until: Instant) -> Result<Taken<Link>, StoreError> {
+        let taking = async {
+            loop {
+                let mut taken = self.pool.take(|| Link::connect(&self.target)).await?;
+                if taken.link.is_usable().await {
+                    return Ok(taken);
+                }
+            }
+        };
+        timeout_at(until, taking).await.unwrap_or_else(|_| {
+            let (place, timeout) = (&self.target.place, self.target.options.limits.timeout);
+            let message = format!("no connection to {place} was to be had for {timeout:?}");
+            Err(StoreError::new(ErrorKind::Busy, message))
+        })
+    }
+
+    /// Calls a procedure. A connection on which anything went wrong is not used again: a transaction may be open there.
+    pub(super) async fn ask(&self, call: Call, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        let until = self.until();
+        let mut taken = self.take(until).await?;
+        let place = &self.target.place;
+        match timeout_at(until, taken.link.ask(call, parameters)).await {
+            Err(_) => {
+                let timeout = self.target.options.limits.timeout;
+                Err(StoreError::new(
+                    ErrorKind::Unreachable,
+                    format!("{place} did not answer within {timeout:?}"),
+                ))
+            }
+            Ok(Err(error)) => Err(failed(place, "deciding", error)),
+            Ok(Ok(rows)) => {
+                self.pool.put_back(taken);
+                Ok(rows)
+            }
+        }
+    }
+
+    /// What only looks has changed nothing, whatever becomes of it.
+    pub(super) async fn look(&self, call: Call, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.ask(call, parameters).await.map_err(StoreError::nothing_changed)
+    }
+
+    /// Has one decision made. A server that turns out to be another one is put into a new epoch, and asked again.
+    pub(super) async fn decide(
+        &self,
+        call: Call,
+        parameters: &(dyn Fn() -> Vec<Value> + Sync),
+    ) -> Result<Told, StoreError> {
+        // Where it is lost a second time, something else is wrong.
+        for _ in 0..2 {
+            let told = Told::read(self.ask(call, parameters()).await?, &self.target.place)?;
+            if !told.is_lost() {
+                return Ok(told);
+            }
+            self.settle(told.epoch()?).await?;
+        }
+        Err(self.unsteady())
+    }
+
+    /// A decision on a caller's lease. Its token may show that history was lost: a new epoch is opened then, before the
+    /// caller hears that its token is stale.
+    pub(super) async fn decide_lease(
+        &self,
+        call: Call,
+        lease: &LeaseRef,
+        parameters: &(dyn Fn() -> Vec<Value> + Sync),
+    ) -> Result<Told, StoreError> {
+        let told = self.decide(call, parameters).await?;
+        if told.is_rewound()? {
+            // Where that fails the old epoch goes on; the caller is told that its token is stale.
+            let _ = self.open_epoch(told.epoch()?, lease.token.value().saturating_add(LEAP), false).await;
+        }
+        Ok(told)
+    }
+
+    fn unsteady(&self) -> StoreError {
+        let message = format!("{} has been two other servers within one request", self.target.place);
+        StoreError::new(ErrorKind::Busy, message)
+    }
+
+    async fn settle(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let mut taken = self.take(self.until()).await?;
+        self.in_limit(taken.link.settle(&self.target, epoch)).await.map_err(StoreError::nothing_changed)?;
+        self.pool.put_back(taken);
+        Ok(())
+    }
+
+    pub(super) async fn open_epoch(
+        &self,
+        instead_of: Epoch,
+        above: u64,
+        dead: bool,
+    ) -> Result<Epoch, StoreError> {
+        let mut taken = self.take(self.until()).await?;
+        let epoch = self.in_limit(taken.link.open_epoch(&self.target, instead_of, above, dead)).await?;
+        self.pool.put_back(taken);
+        Ok(epoch)
+    }
+
+    async fn in_limit<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        timeout_at(self.until(), work).await.unwrap_or_else(|_| {
+            let message = format!("{} did not open an epoch in time", self.target.place);
+            Err(StoreError::new(ErrorKind::Unreachable, message))
+        })
+    }
+
+    /// An answer that comes when the lease is over by the caller's own clock says nothing any more.
+    pub(super) fn in_time(&self, sent: Duration, ttl: Duration) -> Result<(), StoreError> {
+        if self.target.options.here.now().saturating_sub(sent) < ttl {
+            return Ok(());
+        }
+        let message = format!("{} answered when the lease of {ttl:?} was over", self.target.place);
+        Err(StoreError::new(ErrorKind::Unreachable, message))
+    }
+
+    pub(super) async fn inspect(&self, resource: ResourceName) -> Result<Inspection, StoreError> {
+        let rows = self.look(Call::Inspect, vec![text(resource.as_str())]).await?;
+        let row = rows.first().ok_or_else(|| self.target.unset())?;
+        answer::inspection(row, &self.target.place, Some(resource))
+    }
+
+    pub(super) async fn wait(&self, resource: ResourceName, limit: Duration) -> Result<(), StoreError> {
+        let begun = Begun::now();
+        let look = || async {
+            let occupant = self.inspect(resource.clone()).await?.occupant;
+            Ok(occupant.map(|occupant| occupant.remaining))
+        };
+        poll(limit, FIRST..=MOST, || begun.elapsed(), look).await
+    }
+
+    pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
+        let mut all = Pruned::default();
+        loop {
+            let rows = self.ask(Call::Prune, vec![span(older_than), number(AT_ONCE)]).await?;
+            let (pruned, more) = answer::pruned(&rows, &self.target.place)?;
+            all.resources = all.resources.saturating_add(pruned.resources);
+            all.history = all.history.saturating_add(pruned.history);
+            all.floor = pruned.floor;
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
+    pub(super) async fn epoch(&self) -> Result<Epoch, StoreError> {
+        let place = &self.target.place;
+        for _ in 0..2 {
+            let rows = self.look(Call::Epoch, Vec::new()).await?;
+            if rows.is_empty() {
+                return Err(self.target.unset());
+            }
+            let row = Reading::new(one(&rows, place)?, place);
+            let (epoch, here) = (row.epoch("epoch")?, row.truth("here")?);
+            if here {
+                return Ok(epoch);
+            }
+            self.settle(epoch).await?;
+        }
+        Err(self.unsteady())
+    }
+
+    pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
+        let mut taken = self.take(self.until()).await?;
+        let findings = self.in_limit(super::doctor::examine(&self.target, &mut taken.link)).await?;
+        self.pool.put_back(taken);
+        Ok(findings)
+    }
+}

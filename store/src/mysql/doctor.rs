@@ -1,0 +1,168 @@
+//! What weakens the promises on this server.
+
+use std::collections::HashMap;
+
+use super::failure::failed;
+use super::link::{Link, Target};
+use super::schema::is_new_enough;
+use crate::{Finding, Severity, StoreError};
+
+/// What is looked at among the settings; a server that does not know one of them leaves it out.
+const SETTINGS: [&str; 13] = [
+    "version",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_doublewrite",
+    "log_bin",
+    "sync_binlog",
+    "binlog_format",
+    "read_only",
+    "super_read_only",
+    "wsrep_on",
+    "rpl_semi_sync_master_enabled",
+    "rpl_semi_sync_source_enabled",
+    "server_id",
+    "server_uuid",
+];
+
+pub(super) async fn examine(target: &Target, link: &mut Link) -> Result<Vec<Finding>, StoreError> {
+    let error = |error| failed(&target.place, "looking at the settings", error).nothing_changed();
+    let text = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{}')", SETTINGS.join("','"));
+    let rows = link.query(&text).await.map_err(error)?;
+    let found: HashMap<String, String> =
+        rows.iter().filter_map(|row| Some((row.get(0)?, row.get(1)?))).collect();
+    let mut findings = settings(&found);
+    let before = wall_millis();
+    let now = link.query("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)").await.map_err(error)?;
+    let after = wall_millis();
+    if let Some(server) = now.first().and_then(|row| row.get::<i64, _>(0)) {
+        findings.push(clock(server, before, after));
+    }
+    findings.push(old_snapshots(link).await);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
+}
+
+fn settings(found: &HashMap<String, String>) -> Vec<Finding> {
+    let of = |name: &str| found.get(name).map_or("", String::as_str);
+    let mut findings = Vec::new();
+    let mut check = |name: &'static str, bad: Option<(Severity, &str)>| {
+        findings.push(match bad {
+            Some((severity, mend)) => Finding::new(severity, name, of(name), mend),
+            None => Finding::fine(name, of(name)),
+        });
+    };
+    let when = |bad: bool, severity, mend| bad.then_some((severity, mend));
+    check(
+        "version",
+        when(
+            !is_new_enough(of("version")),
+            Severity::Error,
+            "MySQL 8.0.19 or later, or MariaDB 10.6 or later, is needed",
+        ),
+    );
+    check(
+        "innodb_flush_log_at_trx_commit",
+        when(
+            of("innodb_flush_log_at_trx_commit") != "1",
+            Severity::Error,
+            "a crash loses grants that were answered, and may give their tokens again: set it to 1",
+        ),
+    );
+    check(
+        "innodb_doublewrite",
+        when(
+            of("innodb_doublewrite") == "OFF",
+            Severity::Error,
+            "a crash can damage the tables: set innodb_doublewrite=ON, unless the disk writes whole pages",
+        ),
+    );
+    let logged = of("log_bin") == "ON";
+    if logged {
+        check(
+            "sync_binlog",
+            when(
+                of("sync_binlog") != "1",
+                Severity::Warning,
+                "after a crash, replicas may have what this server has lost: set sync_binlog=1",
+            ),
+        );
+        check(
+            "binlog_format",
+            when(
+                of("binlog_format") == "STATEMENT",
+                Severity::Error,
+                "under READ COMMITTED nothing can be written: set binlog_format=ROW or MIXED",
+            ),
+        );
+    }
+    let mend = "it decides nothing: name the primary";
+    check("read_only", when(!matches!(of("read_only"), "OFF" | "0" | ""), Severity::Error, mend));
+    if of("wsrep_on") == "ON" {
+        let mend = "nodes of a Galera cluster decide before they have heard of each other, and each counts as another \
+                    server here: use one that is no cluster";
+        check("wsrep_on", Some((Severity::Error, mend)));
+    }
+    let waits =
+        ["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"].iter().any(|name| of(name) == "ON");
+    findings.push(if waits {
+        Finding::fine(
+            "failover",
+            "commits wait for a replica (semi-synchronous replication), until its time-out",
+        )
+    } else {
+        Finding::new(
+            Severity::Note,
+            "failover",
+            "no replica is waited for: one that takes over may lack the last grants, and opens a new epoch",
+            "use semi-synchronous replication where there is a replica",
+        )
+    });
+    let identity = if of("server_uuid").is_empty() {
+        format!("server_id {}: a replica that takes over has to have another", of("server_id"))
+    } else {
+        format!("server_uuid {}", of("server_uuid"))
+    };
+    findings.push(Finding::fine("identity", identity));
+    findings
+}
+
+/// Long transactions make versions of hot rows pile up. Not every account may look.
+async fn old_snapshots(link: &mut Link) -> Finding {
+    const LOOK: &str = "SELECT COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0) FROM information_schema.INNODB_TRX";
+    let rows = link.query(LOOK).await;
+    match rows.ok().and_then(|rows| rows.first().and_then(|row| row.get::<i64, _>(0))) {
+        None => Finding::new(
+            Severity::Note,
+            "old snapshots",
+            "this account may not look for long transactions, which make resources that are decided often slow",
+            "GRANT PROCESS, or look at information_schema.INNODB_TRX with another account",
+        ),
+        Some(oldest) if oldest < 300 => Finding::fine("old snapshots", "none older than 5 minutes"),
+        Some(oldest) => Finding::new(
+            Severity::Warning,
+            "old snapshots",
+            format!("a transaction has been open for {oldest} s: resources that are decided often grow slow"),
+            "end it (information_schema.INNODB_TRX)",
+        ),
+    }
+}
+
+/// Both clocks at once: the server's should lie between two readings of this machine's.
+fn clock(server: i64, before: i64, after: i64) -> Finding {
+    const MUCH: i64 = 2_000;
+    let off = if server < before { server - before } else { (server - after).max(0) };
+    if off.abs() < MUCH {
+        return Finding::fine("clock", "this machine's and the server's agree");
+    }
+    Finding::new(
+        Severity::Note,
+        "clock",
+        format!("the server's is {off} ms off this machine's: leases do not mind, times in the history do"),
+        "set both by NTP",
+    )
+}
+
+fn wall_millis() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

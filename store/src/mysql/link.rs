@@ -1,0 +1,170 @@
+//! One connection.
+
+use std::time::{Duration, Instant};
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, OptsBuilder, Params, Row, Value};
+use tokio::time::timeout;
+
+use super::answer::{self, Reading};
+use super::call::{Call, bits, number, span, truth};
+use super::failure::{failed, not_connected};
+use super::options::MysqlOptions;
+use super::schema;
+use crate::{Epoch, ErrorKind, StoreError};
+
+/// Where connections come from, and what is said over them.
+pub(super) struct Target {
+    opts: Opts,
+    pub(super) options: MysqlOptions,
+    /// The server and the database, for people: without a user and a password.
+    pub(super) place: String,
+}
+
+impl Target {
+    pub(super) fn new(opts: OptsBuilder, options: MysqlOptions, place: String) -> Self {
+        // What the driver would ask every new connection for is not asked for: each question is a round trip.
+        let opts = opts
+            .prefer_socket(false)
+            .wait_timeout(Some(usize::MAX >> 32))
+            .max_allowed_packet(Some(16 << 20))
+            .into();
+        Self { opts, options, place }
+    }
+
+    pub(super) fn unset(&self) -> StoreError {
+        let message = format!("{} has no epoch: it was never set up, or was wiped", self.place);
+        StoreError::new(ErrorKind::NotSetUp, message)
+    }
+}
+
+/// A connection that serves one request at a time.
+pub(super) struct Link {
+    conn: Conn,
+    used: Instant,
+}
+
+impl Link {
+    /// After this long without a request it may have been cut, by the server or by what stands between: it is asked whether
+    /// it is there before a request is sent that nobody would know the outcome of.
+    const IDLE: Duration = Duration::from_secs(20);
+
+    /// Connects, and looks whether the server has the tables, in a version that this program knows, and is the one that it
+    /// was.
+    pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
+        let mut link = Self::open(target).await?;
+        let rows = link
+            .query(&format!("{};{}", settings(target), Call::Epoch.text()))
+            .await
+            .map_err(|error| failed(&target.place, "looking for the tables", error).nothing_changed())?;
+        let row = rows.first().ok_or_else(|| target.unset())?;
+        let row = Reading::new(row, &target.place);
+        let usable_by = row.some("usable_by")?;
+        if usable_by > schema::VERSION {
+            return Err(StoreError::new(
+                ErrorKind::Schema,
+                format!(
+                    "{} has tables usable by programs of version {usable_by} or later; this program knows version {}. Use a \
+                     newer one",
+                    target.place,
+                    schema::VERSION
+                ),
+            ));
+        }
+        if !row.truth("here")? {
+            let epoch = row.epoch("epoch")?;
+            link.settle(target, epoch).await?;
+        }
+        Ok(link)
+    }
+
+    /// Connects, and no more.
+    pub(super) async fn open(target: &Target) -> Result<Self, StoreError> {
+        let conn = timeout(target.options.connect_timeout, Conn::new(target.opts.clone()))
+            .await
+            .map_err(|_| {
+                let message =
+                    format!("{} did not answer within {:?}", target.place, target.options.connect_timeout);
+                StoreError::new(ErrorKind::Unreachable, message).nothing_changed()
+            })?
+            .map_err(|error| not_connected(&target.place, error))?;
+        Ok(Self { conn, used: Instant::now() })
+    }
+
+    /// Whether it can be used again. Only one that was idle for long is asked.
+    pub(super) async fn is_usable(&mut self) -> bool {
+        self.used.elapsed() < Self::IDLE || self.conn.ping().await.is_ok()
+    }
+
+    /// The server is another than the one that `epoch` was opened on: what that one answered last may be lost. A new epoch is
+    /// opened, unless its failovers are trusted. Of twenty who find out, one does.
+    pub(super) async fn settle(&mut self, target: &Target, epoch: Epoch) -> Result<(), StoreError> {
+        if target.options.trust_failover {
+            let noted = self.ask(Call::Trust, Vec::new()).await;
+            return noted
+                .map(drop)
+                .map_err(|error| failed(&target.place, "taking note of a failover", error));
+        }
+        self.open_epoch(target, epoch, 0, false).await.map(drop)
+    }
+
+    /// Says in which epoch the store is then.
+    pub(super) async fn open_epoch(
+        &mut self,
+        target: &Target,
+        instead_of: Epoch,
+        above: u64,
+        dead: bool,
+    ) -> Result<Epoch, StoreError> {
+        let parameters = vec![
+            bits(instead_of.value()),
+            bits(Epoch::draw()?.value()),
+            number(i64::try_from(above).unwrap_or(i64::MAX)),
+            truth(dead),
+            span(target.options.limits.max_ttl),
+        ];
+        let rows = self
+            .ask(Call::OpenEpoch, parameters)
+            .await
+            .map_err(|error| failed(&target.place, "opening an epoch", error))?;
+        Reading::new(answer::one(&rows, &target.place)?, &target.place).epoch("epoch")
+    }
+
+    /// Calls a procedure, and waits for its end: the answer counts only then. It is prepared the first time.
+    pub(super) async fn ask(&mut self, call: Call, parameters: Vec<Value>) -> mysql_async::Result<Vec<Row>> {
+        let parameters = if parameters.is_empty() { Params::Empty } else { Params::Positional(parameters) };
+        let mut told = self.conn.exec_iter(call.text(), parameters).await?;
+        let rows = told.collect().await?;
+        told.drop_result().await?;
+        self.used = Instant::now();
+        Ok(rows)
+    }
+
+    /// Sends a text of one or several statements; gives the rows of the first that has any.
+    pub(super) async fn query(&mut self, text: &str) -> mysql_async::Result<Vec<Row>> {
+        let mut told = self.conn.query_iter(text).await?;
+        let mut rows = Vec::new();
+        while !told.is_empty() && rows.is_empty() {
+            rows = told.collect().await?;
+        }
+        told.drop_result().await?;
+        self.used = Instant::now();
+        Ok(rows)
+    }
+
+    pub(super) fn conn(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+}
+
+/// What the procedures rely on, whatever the server's defaults are. Locks are waited for a little less than the request
+/// lasts, so that the server says that it was not done before nobody knows; it counts whole seconds.
+pub(super) fn settings(target: &Target) -> String {
+    let seconds = (target.options.limits.timeout.as_secs_f64() * 0.8) as u64;
+    format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; SET SESSION autocommit = 1, completion_type = 0, \
+         time_zone = '+00:00', sql_safe_updates = 0, sql_select_limit = DEFAULT, {}, innodb_lock_wait_timeout = {}",
+        schema::SQL_MODE,
+        seconds.clamp(1, 1_000_000)
+    )
+}

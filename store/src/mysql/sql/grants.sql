@@ -1,0 +1,2 @@
+-- What an account that uses the store needs, and no more. Put its name in place of application:
+-- GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON {database}.* TO application;

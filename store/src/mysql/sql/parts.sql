@@ -1,0 +1,103 @@
+-- Parts of the routines that several of them have, by name.
+
+-- part row
+    DECLARE r_last, r_observed, r_owner, r_attempt, r_token, r_granted_at, r_expires_at, r_epoch, r_vacated_token,
+        r_vacated_owner, r_renewed_at, r_renewals, r_holds BIGINT;
+    DECLARE r_label, r_identity VARBINARY(1024);
+    DECLARE r_retained, r_vacated_how INT DEFAULT 0;
+
+-- part state
+    DECLARE s_epoch, s_floor, s_grants_from, wall, seen, pruned, trim_at BIGINT;
+    DECLARE s_here, wrote BOOLEAN DEFAULT FALSE;
+    DECLARE code VARCHAR(20) CHARACTER SET ascii;
+    DECLARE a_token, a_remaining, a_believed BIGINT;
+    DECLARE a_rewound BOOLEAN DEFAULT FALSE;
+    DECLARE h_ended BIGINT;
+    DECLARE h_how, h_result INT DEFAULT 0;
+    DECLARE h_reason VARBINARY(1024);
+
+-- part undone
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+
+-- part lock
+    SELECT t.last_issued, t.observed, t.owner, t.attempt, t.token, t.granted_at, t.expires_at, t.epoch, t.retained, t.label,
+        t.identity, t.vacated_token, t.vacated_owner, t.vacated_how, t.renewed_at, t.renewals, t.holds
+    INTO r_last, r_observed, r_owner, r_attempt, r_token, r_granted_at, r_expires_at, r_epoch, r_retained, r_label,
+        r_identity, r_vacated_token, r_vacated_owner, r_vacated_how, r_renewed_at, r_renewals, r_holds
+    FROM lease_row AS t WHERE t.name = p_name FOR UPDATE;
+
+-- part lock_or_make
+    {lock}
+    IF r_last IS NULL THEN
+        -- Somebody else may have made it meanwhile, and is waited for here.
+        INSERT INTO lease_row (name, last_issued, observed) VALUES (p_name, 0, 0) ON DUPLICATE KEY UPDATE name = p_name;
+        {lock}
+    END IF;
+    IF r_last = 0 THEN
+        -- Held to the commit: a prune that raises the floor comes before this grant or after it, never in its middle.
+        SELECT f.floor INTO pruned FROM lease_floor AS f WHERE f.id = 1 LOCK IN SHARE MODE;
+    END IF;
+
+-- part look
+    SELECT s.epoch, s.floor, s.grants_from, s.server = {server}, {clock}
+    INTO s_epoch, s_floor, s_grants_from, s_here, wall FROM lease_store AS s WHERE s.id = 1;
+    IF s_epoch IS NULL THEN
+        SIGNAL SQLSTATE 'LM002' SET MESSAGE_TEXT = 'the store has no epoch', MYSQL_ERRNO = 45002;
+    END IF;
+    SET seen = GREATEST(wall, COALESCE(r_observed, 0));
+
+-- part last
+        -- The next token is greater.
+        SET a_token = GREATEST(IF(r_last > 0, r_last, GREATEST(wall, pruned)), s_floor);
+
+-- part usable
+    -- Whether the caller's lease may be looked at at all, and whether its token shows that history was lost.
+    IF NOT s_here THEN
+        SET code = 'lost';
+    ELSEIF p_epoch <> s_epoch THEN
+        SET code = 'new epoch', a_believed = p_epoch;
+    ELSEIF r_token = p_token AND r_owner = p_owner AND r_epoch <> s_epoch THEN
+        -- Also for a caller who does not say which one it believes in.
+        SET code = 'new epoch', a_believed = r_epoch;
+    ELSEIF p_epoch IS NOT NULL AND p_token > GREATEST(COALESCE(r_last, 0), s_floor) AND p_token <= wall + 31536000000000 THEN
+        -- Owners are drawn for every hold: one that is shown under another name was not lost.
+        SET a_rewound = p_token > (SELECT f.floor FROM lease_floor AS f WHERE f.id = 1)
+            AND NOT EXISTS (SELECT 1 FROM lease_row AS t WHERE t.owner = p_owner AND t.token = p_token)
+            AND NOT EXISTS (SELECT 1 FROM lease_row AS t WHERE t.vacated_owner = p_owner AND t.vacated_token = p_token);
+    END IF;
+
+-- part remember
+    -- Adds the hold that has ended, unless its end is told already, and now and then forgets the oldest beyond `keep`. The
+    -- outcomes and results are numbered as in the program.
+    IF h_how > 0 AND p_keep > 0 AND r_token IS NOT NULL AND NOT r_retained THEN
+        INSERT INTO lease_history VALUES (
+            p_name, r_token, r_owner, r_label, r_identity, r_granted_at, r_renewed_at, r_renewals, h_ended, h_how, h_result,
+            h_reason
+        ) ON DUPLICATE KEY UPDATE name = p_name;
+        IF r_holds % 16 = 0 THEN
+            SELECT h.token INTO trim_at FROM lease_history AS h WHERE h.name = p_name ORDER BY h.token DESC LIMIT p_keep, 1;
+            DELETE FROM lease_history WHERE name = p_name AND token <= trim_at;
+        END IF;
+    END IF;
+
+-- part expired
+        -- The answer says that the lease is over: that has to stay so.
+        SET wrote = TRUE, h_how = 2, h_ended = r_expires_at;
+        UPDATE lease_row SET observed = seen WHERE name = p_name;
+
+-- part end
+    -- A refused request has changed nothing, and made no row: it waits for no disk.
+    IF wrote THEN
+        COMMIT;
+    ELSE
+        ROLLBACK;
+    END IF;
+
+-- part answer
+    SELECT code, s_epoch AS epoch, seen, a_token AS token, a_remaining AS remaining, a_believed AS believed,
+        a_rewound AS rewound, r_token AS held_token, r_owner AS held_owner, r_granted_at AS granted_at,
+        r_expires_at AS expires_at, r_retained AS retained, r_label AS label, r_identity AS identity,
+        r_vacated_token AS vacated_token, r_vacated_owner AS vacated_owner, r_vacated_how AS vacated_how;

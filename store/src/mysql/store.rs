@@ -1,0 +1,285 @@
+//! The store itself: the trait, each call one procedure.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_machines::{FencingToken, OwnerId};
+use mysql_async::{Opts, OptsBuilder};
+
+use super::answer::{self, result_code, shown};
+use super::call::{Call, bits, number, some_bits, some_text, span, text, truth};
+use super::core::Core;
+use super::link::Target;
+use super::options::MysqlOptions;
+use super::{schema, tls, url};
+use crate::server::Driver;
+use crate::{
+    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, HistoryEntry, Inspection, LeaseRef,
+    Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
+};
+
+/// Leases on a MySQL server, 8.0.19 or later, or a MariaDB server, 10.6 or later.
+///
+/// It connects when it is first asked, from a thread of its own, so that its futures run on any runtime or none. The
+/// tables have to be there: see [`migrate`](Self::migrate). A request whose connection breaks is *unknown*, one that could
+/// not be sent is *not done*.
+///
+/// - The clock is the server's. Where it is set forward, leases end early; where it is set back, they last longer.
+/// - A grant that the caller did not wait for stands until its term ends or its owner is withdrawn.
+/// - Whoever waits looks again and again: these servers wake nobody.
+/// - It does not survive `fork`: in the child every call is refused.
+/// - A server with another `server_uuid` (MySQL) or `server_id` (MariaDB) is in a new epoch from the first request on. One
+///   that was put back from a copy and kept these is noticed only when a holder shows a token that it does not know: open a
+///   new epoch then.
+/// - How soon a commit is on the disk is set for the whole server (`innodb_flush_log_at_trx_commit`): its
+///   [`doctor`](Store::doctor) says where that is less than it should be.
+pub struct MysqlStore {
+    core: Arc<Core>,
+    driver: Driver,
+    capabilities: Capabilities,
+}
+
+impl MysqlStore {
+    /// Takes the server and the options from a URL: see [`open`](crate::open). It sends nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Configuration`](crate::ErrorKind::Configuration) for a URL that is wrong. It never shows the password.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        Self::start(url::target(url)?)
+    }
+
+    /// The server that a driver's options name, which may have a password from wherever the program has it. Their own
+    /// settings of TLS count where `options` has none.
+    ///
+    /// # Errors
+    ///
+    /// [`Configuration`](crate::ErrorKind::Configuration) for options out of range.
+    pub fn from_opts(opts: Opts, options: MysqlOptions) -> Result<Self, StoreError> {
+        let options = options.checked()?;
+        let place = format!(
+            "mysql://{}:{}/{}",
+            opts.ip_or_hostname(),
+            opts.tcp_port(),
+            opts.db_name().unwrap_or_default()
+        );
+        let mut opts = OptsBuilder::from_opts(opts);
+        if let Some(tls) = tls::of(&options.tls)? {
+            opts = opts.ssl_opts(tls);
+        }
+        Self::start(Target::new(opts, options, place))
+    }
+
+    /// Adds the tables and procedures to the database that a URL names, and opens an epoch. Nothing is changed where they
+    /// are there. Any number of processes may do it at once. It waits for the server.
+    ///
+    /// # Errors
+    ///
+    /// As of every call, and [`Permission`](crate::ErrorKind::Permission) where the account may not create tables.
+    pub fn migrate(url: &str) -> Result<Migration, StoreError> {
+        let target = url::target(url)?;
+        Driver::start(target.place.clone())?.block(async move { schema::migrate(&target).await })
+    }
+
+    /// The SQL that [`migrate`](Self::migrate) carries out, for the commands `mysql` and `mariadb`, and the rights that an
+    /// account needs which uses the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn migration_sql(url: &str) -> Result<String, StoreError> {
+        Ok(schema::migration(&url::parse(url)?.server.path))
+    }
+
+    fn start(target: Target) -> Result<Self, StoreError> {
+        let mut capabilities = Capabilities::all("mysql", target.options.limits.max_ttl);
+        capabilities.history = target.options.limits.history.is_some();
+        capabilities.wakes_waiters = false;
+        let driver = Driver::start(target.place.clone())?;
+        Ok(Self { core: Arc::new(Core::new(target)), driver, capabilities })
+    }
+
+    /// Has something done on the store's own thread.
+    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Core>) -> F) -> Answer<'a, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.driver.run(work(Arc::clone(&self.core)))
+    }
+
+    fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
+        let claim = match check::claim(claim, self.capabilities.max_ttl) {
+            Ok(claim) => claim,
+            Err(error) => return Box::pin(async { Err(error) }),
+        };
+        self.run(move |core| async move {
+            let sent = core.target.options.here.now();
+            let parameters = || {
+                vec![
+                    text(claim.resource.as_str()),
+                    bits(claim.owner.value()),
+                    span(claim.ttl),
+                    number(i64::try_from(claim.attempt).unwrap_or(i64::MAX)),
+                    some_bits(claim.epoch.map(Epoch::value)),
+                    some_text(claim.label.as_deref()),
+                    some_text(claim.identity.as_deref()),
+                    some_text(claim.once.as_deref()),
+                    truth(again),
+                    number(core.target.options.keep()),
+                ]
+            };
+            let answer = core.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
+            match &answer {
+                Acquired::Granted(grant) => core.in_time(sent, grant.ttl)?,
+                Acquired::AlreadyDone(_) | Acquired::Rejected(_) => {}
+            }
+            Ok(answer)
+        })
+    }
+}
+
+impl Store for MysqlStore {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn epoch(&self) -> Answer<'_, Epoch> {
+        self.run(|core| async move { core.epoch().await })
+    }
+
+    fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        self.claim(claim, false)
+    }
+
+    fn reacquire(&self, claim: Claim) -> Answer<'_, Acquired> {
+        self.claim(claim, true)
+    }
+
+    fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
+        match check::ttl(ttl, self.capabilities.max_ttl) {
+            Ok(ttl) => self.run(move |core| async move { core.renew(&lease, ttl).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
+        let max_ttl = self.capabilities.max_ttl;
+        let leases: Result<Vec<_>, StoreError> =
+            leases.into_iter().map(|(lease, ttl)| Ok((lease, check::ttl(ttl, max_ttl)?))).collect();
+        match leases {
+            Ok(leases) => self.run(move |core| async move { core.renew_many(&leases).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
+        if let Err(error) = check::ending(&ending, self.capabilities.max_ttl) {
+            return Box::pin(async { Err(error) });
+        }
+        self.run(move |core| async move {
+            let parameters = || {
+                vec![
+                    text(lease.resource.as_str()),
+                    bits(lease.owner.value()),
+                    number(shown(&lease)),
+                    some_bits(lease.epoch.map(Epoch::value)),
+                    number(result_code(ending.result)),
+                    some_text(ending.once.as_deref()),
+                    span(ending.at_least),
+                    number(core.target.options.keep()),
+                ]
+            };
+            core.decide_lease(Call::Release, &lease, &parameters).await?.released()
+        })
+    }
+
+    fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.run(move |core| async move {
+            let keep = core.target.options.keep();
+            let parameters = || vec![text(resource.as_str()), bits(owner.value()), number(keep)];
+            core.decide(Call::Withdraw, &parameters).await?.released()
+        })
+    }
+
+    fn revoke(
+        &self,
+        resource: ResourceName,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        if let Err(error) = check::text("reason", reason.as_deref()) {
+            return Box::pin(async { Err(error) });
+        }
+        self.run(move |core| async move {
+            let expect = expect.map(|token| token.value().min(i64::MAX as u64));
+            let parameters = || {
+                vec![
+                    text(resource.as_str()),
+                    some_bits(expect),
+                    some_text(reason.as_deref()),
+                    number(core.target.options.keep()),
+                ]
+            };
+            core.decide(Call::Revoke, &parameters).await?.revoked()
+        })
+    }
+
+    fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
+        self.run(move |core| async move { core.inspect(resource).await })
+    }
+
+    fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
+        self.run(move |core| async move {
+            let rows = core.look(Call::List, vec![text(&prefix), beyond(&prefix)]).await?;
+            rows.iter().map(|row| answer::inspection(row, &core.target.place, None)).collect()
+        })
+    }
+
+    fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
+        self.run(move |core| async move {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rows = core.look(Call::History, vec![text(resource.as_str()), number(limit)]).await?;
+            rows.iter().map(|row| answer::hold(row, &core.target.place)).collect()
+        })
+    }
+
+    fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
+        self.run(move |core| async move { core.prune(older_than).await })
+    }
+
+    fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
+        self.run(move |core| async move { core.wait(resource, limit).await })
+    }
+
+    fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
+        self.run(move |core| async move {
+            let above = opening.above.map_or(0, FencingToken::value);
+            core.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
+        })
+    }
+
+    fn doctor(&self) -> Answer<'_, Vec<Finding>> {
+        self.run(|core| async move { core.doctor().await })
+    }
+}
+
+impl fmt::Debug for MysqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MysqlStore").field("place", &self.core.target.place).finish_non_exhaustive()
+    }
+}
+
+/// The first name, in the order of bytes, behind all that begin with `prefix`; UTF-8 has no byte of 255.
+fn beyond(prefix: &str) -> mysql_async::Value {
+    let mut bytes = prefix.as_bytes().to_vec();
+    match bytes.last_mut() {
+        None => mysql_async::Value::NULL,
+        Some(last) => {
+            *last = last.saturating_add(1);
+            mysql_async::Value::Bytes(bytes)
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The clock of the process that asks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Clock;
+
+/// What the time between a request and its answer is counted by.
+#[derive(Clone)]
+pub(crate) struct Here(Arc<dyn Clock>);
+
+impl Here {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(clock)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.0.now()
+    }
+}
+
+impl Default for Here {
+    fn default() -> Self {
+        Self(Arc::new(SinceBoot))
+    }
+}
+
+impl fmt::Debug for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Here({:?})", self.now())
+    }
+}
+
+/// A clock that goes on while the machine sleeps.
+struct SinceBoot;
+
+impl Clock for SinceBoot {
+    fn now(&self) -> Duration {
+        let now = clock_gettime(ClockId::Boottime);
+        let (seconds, nanos) =
+            (u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0));
+        Duration::new(seconds, nanos)
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn identity(&self) -> String {
+        String::new()
+    }
+}

@@ -1,0 +1,154 @@
+//! A row that somebody keeps locked for longer than a lease on it lasts: the clock is read after the wait.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lease_machines::{OwnerId, Rejection};
+use lease_machines_store::conformance::block_on;
+use lease_machines_store::{Acquired, LeaseRef, MysqlStore, Renewed, Store, Undecided};
+
+use crate::help::{claim, claim_for, granted, lease, on_both};
+use crate::servers::mysql::{Kind, Server, runtime, say};
+
+const TTL: Duration = Duration::from_millis(300);
+
+/// Begins a transaction with something in it, and gives what says more in it.
+pub fn harmed(server: &Server, database: &str, harm: &str) -> impl FnMut(&str) + use<> {
+    let mut blocker = runtime().block_on(server.client(database)).unwrap();
+    let mut speak = move |text: &str| drop(runtime().block_on(say(&mut blocker, text)).unwrap());
+    speak(&format!("SET SESSION autocommit = 1; BEGIN; {harm}"));
+    speak
+}
+
+/// Whether a request in this database waits for a lock.
+pub fn is_waiting(server: &Server, database: &str) -> bool {
+    let waiting = format!(
+        "SELECT 1 FROM information_schema.INNODB_TRX AS t JOIN information_schema.PROCESSLIST AS p \
+         ON p.ID = t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.DB = '{database}'"
+    );
+    !server.sql("", &waiting).is_empty()
+}
+
+/// Does something to the row in a transaction, has `asked` begin meanwhile, and ends the transaction when the lease is
+/// over and the request is seen to wait.
+fn while_blocked<T: Send>(
+    server: &Server,
+    database: &str,
+    harm: &str,
+    end: &str,
+    asked: impl FnOnce() -> T + Send,
+) -> T {
+    let mut speak = harmed(server, database, harm);
+    thread::scope(|scope| {
+        let asking = scope.spawn(asked);
+        let begun = Instant::now();
+        while begun.elapsed() < TTL + Duration::from_millis(100) || !is_waiting(server, database) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for the row");
+            thread::sleep(Duration::from_millis(20));
+        }
+        speak(end);
+        asking.join().unwrap()
+    })
+}
+
+const LOCKED: &str = "SELECT 1 FROM lease_row FOR UPDATE";
+const UPDATED: &str = "UPDATE lease_row SET label = 'touched'";
+const INSERTED: &str = "INSERT INTO lease_row (name, last_issued, observed) VALUES ('job', 0, 0)";
+
+on_both! {
+    an_expiry_counts_from_after_the_wait
+    a_grant_lasts_from_after_the_wait
+    a_first_grant_and_a_withdrawal_come_one_after_the_other
+    a_lock_is_waited_for_no_longer_than_the_caller_allows
+    renewals_of_many_skip_what_is_locked_and_ask_for_it_alone
+}
+
+fn an_expiry_counts_from_after_the_wait(kind: Kind) {
+    let server = Server::shared(kind);
+    for (harm, end) in [(LOCKED, "COMMIT"), (UPDATED, "COMMIT"), (UPDATED, "ROLLBACK")] {
+        let (database, url) = server.fresh();
+        let store = MysqlStore::open(&url).unwrap();
+        let held = lease("job", 1, granted(&store, claim_for("job", 1, TTL)));
+        let late =
+            while_blocked(server, &database, harm, end, || block_on(store.renew(held.clone(), TTL)).unwrap());
+        let Renewed::Rejected(why) = late else { panic!("{harm} {end}: a lease was revived: {late:?}") };
+        assert_eq!(why.reason, Rejection::Expired, "{harm} {end}");
+    }
+}
+
+fn a_grant_lasts_from_after_the_wait(kind: Kind) {
+    let server = Server::shared(kind);
+    for (harm, end) in [
+        (LOCKED, "COMMIT"),
+        (UPDATED, "COMMIT"),
+        (UPDATED, "ROLLBACK"),
+        (INSERTED, "COMMIT"),
+        (INSERTED, "ROLLBACK"),
+    ] {
+        let (database, url) = server.fresh();
+        let store = MysqlStore::open(&url).unwrap();
+        if harm != INSERTED {
+            let held = granted(&store, claim_for("job", 1, TTL));
+            assert!(held.token.value() > 0);
+        }
+        let next = while_blocked(server, &database, harm, end, || {
+            // Without the check that the answer comes in time, which would hide a clock that was read before the wait.
+            block_on(store.acquire(claim_for("job", 2, Duration::from_secs(9)))).unwrap()
+        });
+        let Acquired::Granted(grant) = next else { panic!("{harm} {end}: {next:?}") };
+        let left = block_on(store.inspect(claim("job", 2).resource)).unwrap().occupant.unwrap().remaining;
+        assert!(
+            left > Duration::from_secs(9) - TTL,
+            "{harm} {end}: of 9 s, {left:?} were left after the wait"
+        );
+        assert_eq!(grant.ttl, Duration::from_secs(9));
+    }
+}
+
+fn a_first_grant_and_a_withdrawal_come_one_after_the_other(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let answer = while_blocked(server, &database, INSERTED, "ROLLBACK", || {
+        thread::scope(|scope| {
+            let acquire = scope.spawn(|| block_on(store.acquire(claim("job", 1))));
+            let withdraw =
+                scope.spawn(|| block_on(store.withdraw(claim("job", 1).resource, OwnerId::new(1))));
+            (acquire.join().unwrap(), withdraw.join().unwrap())
+        })
+    });
+    if let Err(error) = &answer.1 {
+        // Both began with an insert behind one that was rolled back: the server may let one of them try again.
+        assert_eq!(error.undecided(), Undecided::NotDone, "{answer:?}");
+        let _ = block_on(store.withdraw(claim("job", 1).resource, OwnerId::new(1))).unwrap();
+    }
+    let left = block_on(store.inspect(claim("job", 1).resource)).unwrap();
+    assert!(left.occupant.is_none(), "a withdrawn owner holds it, after {answer:?}");
+}
+
+fn a_lock_is_waited_for_no_longer_than_the_caller_allows(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&format!("{url}?timeout=6s")).unwrap();
+    let held: LeaseRef = lease("job", 1, granted(&store, claim("job", 1)));
+    let mut speak = harmed(server, &database, LOCKED);
+    let error = block_on(store.renew(held.clone(), TTL)).unwrap_err();
+    speak("COMMIT");
+    assert_eq!(error.undecided(), Undecided::NotDone, "{error:?}");
+    assert!(matches!(block_on(store.renew(held, TTL)).unwrap(), Renewed::Renewed(_)));
+}
+
+fn renewals_of_many_skip_what_is_locked_and_ask_for_it_alone(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let leases: Vec<_> = ["a", "b", "c"]
+        .map(|name| (lease(name, 1, granted(&store, claim(name, 1))), Duration::from_secs(70)))
+        .into();
+    let locked = "SELECT 1 FROM lease_row WHERE name = 'b' FOR UPDATE";
+    let answers =
+        while_blocked(server, &database, locked, "COMMIT", || block_on(store.renew_many(leases)).unwrap());
+    for (answer, name) in answers.iter().zip(["a", "b", "c"]) {
+        assert!(matches!(answer, Ok(Renewed::Renewed(_))), "{name}: {answer:?}");
+    }
+}

@@ -1,0 +1,16 @@
+//! The MySQL store, on servers of both kinds that these tests start.
+// Helpers outside a #[test] function are tests all the same.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, unreachable_pub)]
+
+#[path = "../servers/mod.rs"]
+mod servers;
+
+mod blocked;
+mod conformance;
+mod crashes;
+mod fence;
+mod help;
+mod hostile;
+mod marks;
+mod setup;
+mod wire;

@@ -1,0 +1,169 @@
+//! Setting up, rights, and what is said where something is wrong.
+
+use std::thread;
+use std::time::Duration;
+
+use lease_machines_store::conformance::block_on;
+use lease_machines_store::{
+    ErrorKind, Migration, MysqlStore, Opening, Severity, Store, StoreError, Undecided, migrate, migration_sql,
+};
+
+use crate::help::{claim, granted, lease, on_both};
+use crate::servers::guard::free_port;
+use crate::servers::mysql::{Kind, Server, runtime, say};
+
+fn refused(url: &str) -> StoreError {
+    let store = MysqlStore::open(url).unwrap();
+    block_on(store.acquire(claim("job", 1))).unwrap_err()
+}
+
+/// An account that may do nothing yet, and the URL for it.
+fn account(server: &Server, database: &str) -> (String, String) {
+    let name = format!("user_{database}");
+    server.sql("", &format!("CREATE USER {name}@'%' IDENTIFIED BY ''"));
+    let url = server.url(database).replace("lease:", &format!("{name}:"));
+    (format!("{name}@'%'"), url)
+}
+
+/// Gives the account what is printed, and no more.
+pub fn grant(server: &Server, database: &str, account: &str) {
+    let printed = migration_sql(&server.url(database)).unwrap();
+    let grants: Vec<&str> = printed.lines().filter_map(|line| line.strip_prefix("-- GRANT")).collect();
+    assert_eq!(grants.len(), 1);
+    server.sql("", &format!("GRANT{}", grants[0].replace("application", account)));
+}
+
+/// Carries out what is printed, as the command `mysql` does.
+pub fn by_hand(server: &Server, database: &str, change: impl Fn(&str) -> String) {
+    let printed = migration_sql(&server.url(database)).unwrap();
+    let (mode, rest) = printed.split_once("DELIMITER //\n").unwrap();
+    let (statements, _) = rest.split_once("DELIMITER ;\n").unwrap();
+    runtime().block_on(async {
+        let mut conn = server.client(database).await.unwrap();
+        say(&mut conn, mode).await.unwrap();
+        for statement in statements.split("\n//\n").filter(|statement| !statement.trim().is_empty()) {
+            let statement = change(statement);
+            say(&mut conn, &statement).await.unwrap_or_else(|error| panic!("{error}: {statement}"));
+        }
+    });
+}
+
+on_both! {
+    fifty_migrates_at_once_open_one_epoch
+    an_account_with_the_rights_that_are_printed_uses_a_store_that_was_printed
+    what_is_wrong_is_said_without_the_password
+    tables_of_another_shape_are_told_from_a_wiped_store
+    the_doctor_says_what_is_lax
+}
+
+fn fifty_migrates_at_once_open_one_epoch(kind: Kind) {
+    let server = Server::shared(kind);
+    let url = server.url(&server.empty());
+    let done: Vec<Migration> = thread::scope(|scope| {
+        let all: Vec<_> = (0..50).map(|_| scope.spawn(|| migrate(&url).unwrap())).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(done.iter().filter(|done| **done == Migration::SetUp).count(), 1);
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    let epochs =
+        (0..2).map(|_| block_on(MysqlStore::open(&url).unwrap().epoch()).unwrap()).collect::<Vec<_>>();
+    assert_eq!(epochs[0], epochs[1]);
+}
+
+fn an_account_with_the_rights_that_are_printed_uses_a_store_that_was_printed(kind: Kind) {
+    let server = Server::shared(kind);
+    let database = server.empty();
+    by_hand(server, &database, str::to_owned);
+    let (name, url) = account(server, &database);
+    let error = refused(&url);
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Permission, Undecided::Refused), "{error:?}");
+    // Not even all of what is needed.
+    server.sql("", &format!("GRANT SELECT, EXECUTE ON {database}.* TO {name}"));
+    let error = refused(&url);
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Permission, Undecided::Refused), "{error:?}");
+    grant(server, &database, &name);
+    let store = MysqlStore::open(&url).unwrap();
+    let held = lease("job", 1, granted(&store, claim("job", 1)));
+    assert!(block_on(store.renew(held.clone(), Duration::from_secs(70))).is_ok());
+    assert!(block_on(store.renew_many(vec![(held.clone(), Duration::from_secs(70))])).unwrap()[0].is_ok());
+    assert!(block_on(store.release(held, Default::default())).is_ok());
+    assert!(block_on(store.prune(Duration::ZERO)).is_ok());
+    let epoch = block_on(store.epoch()).unwrap();
+    assert_ne!(block_on(store.open_epoch(Opening::new(epoch))).unwrap(), epoch);
+    assert!(block_on(store.doctor()).is_ok());
+    // It is up to date, and says so also to an account that may create nothing.
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+}
+
+fn what_is_wrong_is_said_without_the_password(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    let empty = server.empty();
+    let at = format!("127.0.0.1:{}", server.port);
+    let cases = [
+        (format!("mysql://guarded:s3cret@{at}/{database}"), ErrorKind::Permission),
+        (format!("mysql://guarded:right@{at}/missing"), ErrorKind::Configuration),
+        (format!("mysql://guarded:s3cret@127.0.0.1:{}/{database}", free_port()), ErrorKind::Unreachable),
+        ("mysql://guarded:s3cret@host.invalid/x".to_owned(), ErrorKind::Unreachable),
+        (format!("mysql://guarded:right@{at}/{empty}"), ErrorKind::NotSetUp),
+    ];
+    for (url, kind) in cases {
+        let error = refused(&url);
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert_ne!(error.undecided(), Undecided::Unknown, "nothing was sent: {error:?}");
+        let told = format!("{error} {error:?} {:?}", MysqlStore::open(&url).unwrap());
+        assert!(!told.contains("s3cret") && !told.contains("right@"), "{told}");
+        assert!(told.contains("mysql://"), "{told}");
+    }
+    for wrong in
+        ["bogus=1", "timeout=soon", "history=0", "ssl_mode=preferred", "connections=0", "max_ttl=400d"]
+    {
+        let error = MysqlStore::open(&format!("mysql://a:s3cret@h/d?{wrong}")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+    server.sql(&database, "DELETE FROM lease_store");
+    assert_eq!(refused(&url).kind(), ErrorKind::NotSetUp);
+}
+
+fn tables_of_another_shape_are_told_from_a_wiped_store(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    server.sql(&database, "ALTER TABLE lease_row CHANGE label tag VARBINARY(1024)");
+    assert_eq!(refused(&url).kind(), ErrorKind::Schema);
+    let (database, url) = server.fresh();
+    server.sql(&database, "UPDATE lease_store SET version = 9, usable_by = 9");
+    for kind in [refused(&url).kind(), migrate(&url).unwrap_err().kind()] {
+        assert_eq!(kind, ErrorKind::Schema);
+    }
+    // A later one that still admits this program.
+    server.sql(&database, "UPDATE lease_store SET usable_by = 1; ALTER TABLE lease_row ADD more TEXT");
+    assert!(granted(&MysqlStore::open(&url).unwrap(), claim("job", 1)).token.value() > 0);
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+}
+
+fn the_doctor_says_what_is_lax(kind: Kind) {
+    let server = Server::start(kind, &["--innodb-flush-log-at-trx-commit=2"]);
+    let (_, url) = server.fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let findings = block_on(store.doctor()).unwrap();
+    assert_eq!(
+        (findings[0].severity, findings[0].check),
+        (Severity::Error, "innodb_flush_log_at_trx_commit"),
+        "{findings:?}"
+    );
+    server.sql("", "SET GLOBAL innodb_flush_log_at_trx_commit = 1");
+    let findings = block_on(store.doctor()).unwrap();
+    assert!(findings.iter().all(|finding| finding.severity < Severity::Warning), "{findings:?}");
+    // A server that is to be looked at, and decides nothing, says so to accounts without more rights than they need.
+    let (database, _) = server.fresh();
+    let (name, limited) = account(&server, &database);
+    grant(&server, &database, &name);
+    server.sql("", "SET GLOBAL read_only = 1");
+    let error = refused(&limited);
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+    assert_eq!(error.undecided(), Undecided::NotDone, "it may be made the primary: {error:?}");
+    assert!(error.to_string().contains("read-only"), "{error}");
+    let findings = block_on(MysqlStore::open(&limited).unwrap().doctor()).unwrap();
+    assert_eq!((findings[0].severity, findings[0].check), (Severity::Error, "read_only"), "{findings:?}");
+}
