@@ -25,6 +25,8 @@ fn main() -> ExitCode {
     sys::signals::ignore(&[Signal::SIGXFSZ]);
     // Before anything is opened: what is open now was passed on to us.
     let inherited = sys::fds::inherited();
+    // The driver of MySQL takes the one of the process, which is for the program to choose; all others bring their own.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let args: Vec<OsString> = std::env::args_os().collect();
     if let Some(descriptors) = run::warden::recognize(&args) {
         run::warden::main(descriptors, inherited);

@@ -23,7 +23,8 @@ pub(crate) const STORE_FILE: &str = "LEASE_STORE_FILE";
 const LOCAL: &str = "local";
 
 /// What a URL begins with that was understood: whatever is wrong then, `local` is not what was meant.
-const ENGINES: [&str; 5] = ["sqlite", "redis", "rediss", "valkey", "valkeys"];
+const ENGINES: [&str; 9] =
+    ["sqlite", "postgres", "postgresql", "mysql", "mariadb", "redis", "rediss", "valkey", "valkeys"];
 
 /// No URL is longer than this; a file whose first line is was named by mistake.
 const LONGEST: u64 = 64 * 1024;
