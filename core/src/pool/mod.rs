@@ -195,7 +195,7 @@ impl<'a, I: Clone + PartialEq> Pool<'a, I> {
         let until = bounds(now, wall, ttl)?;
         let slot = self.slot(number)?;
         let lease = granted(slot.authority.renew(owner, token, now, ttl))?;
-        let window = until.map(|until| slot.reserve(until, true));
+        let window = until.map(|until| slot.reserve(until));
         slot.check();
         Ok(SlotGrant { slot: number, lease, window })
     }
@@ -295,7 +295,7 @@ impl<'a, I: Clone + PartialEq> Pool<'a, I> {
         if !again {
             slot.close_window();
         }
-        let window = until.map(|until| slot.reserve(until, again));
+        let window = until.map(|until| slot.reserve(until));
         slot.check();
         Ok(SlotGrant { slot: number, lease, window })
     }

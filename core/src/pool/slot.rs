@@ -135,10 +135,10 @@ impl<I> Slot<I> {
         self.freed_at = Some(free_from);
     }
 
-    /// Reserves all stamps up to `until` that nobody else may have used; with `go_on`, those from where the current window
-    /// began, as they are the holder's already.
-    pub(super) fn reserve(&mut self, until: Duration, go_on: bool) -> Window {
-        let after = self.window_after.filter(|_| go_on).unwrap_or(self.mark);
+    /// Reserves all stamps up to `until` that nobody else may have used. Those of a window that has not been closed are the
+    /// holder's already.
+    pub(super) fn reserve(&mut self, until: Duration) -> Window {
+        let after = self.window_after.unwrap_or(self.mark);
         self.window_after = Some(after);
         self.mark = self.mark.max(until);
         Window { after, until: self.mark }

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lease_machines_os::boot_time;
+
 use super::{Clock, Timer};
 
 /// Without a timer of the system that counts sleep, the clock is looked at this often: what fell due while the machine
@@ -28,7 +30,7 @@ impl BootClock {
     /// The time since boot.
     #[must_use]
     pub fn now() -> Duration {
-        read()
+        boot_time()
     }
 }
 
@@ -71,7 +73,7 @@ impl BootTimer {
     /// Without the system's help.
     fn poll_glances(&mut self, at: Duration, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let left = at.saturating_sub(read());
+            let left = at.saturating_sub(boot_time());
             if left.is_zero() {
                 self.glance = None;
                 return Poll::Ready(());
@@ -102,33 +104,6 @@ impl Timer for BootTimer {
         }
         self.poll_glances(at, cx)
     }
-}
-
-#[cfg(unix)]
-fn read() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    const BOOT: ClockId = ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const BOOT: ClockId = ClockId::Monotonic;
-
-    let time = clock_gettime(BOOT);
-    // It counts from boot, so it is never negative. Were it to be, every deadline has passed: work stops, and does not
-    // run on.
-    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
-        (Ok(secs), Ok(nanos)) => Duration::new(secs, nanos),
-        _ => Duration::MAX,
-    }
-}
-
-#[cfg(not(unix))]
-fn read() -> Duration {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    ORIGIN.get_or_init(Instant::now).elapsed()
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -163,7 +138,7 @@ mod timerfd {
 
         pub(super) fn poll_until(&mut self, at: Duration, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
             loop {
-                let now = super::read();
+                let now = lease_machines_os::boot_time();
                 if now >= at {
                     return Ok(Poll::Ready(()));
                 }
@@ -245,14 +220,5 @@ mod tests {
             () = timer.until(Duration::MAX) => unreachable!(),
             () = tokio::task::yield_now() => {}
         }
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_clock_counts_what_the_machine_slept() {
-        let uptime = std::fs::read_to_string("/proc/uptime").expect("Linux has it");
-        let uptime: f64 = uptime.split(' ').next().and_then(|secs| secs.parse().ok()).expect("seconds");
-        // The kernel counts it on the boot clock, to a hundredth of a second.
-        assert!((BootClock::now().as_secs_f64() - uptime).abs() < 5.0);
     }
 }

@@ -1,0 +1,380 @@
+//! The threads that carry out what the machine says.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use lease_machines::Window;
+use lease_machines_os::Generation;
+
+use super::machine::{Command, End, Event, Machine, Used};
+use super::{Notice, Options, Sources, StartError};
+use crate::{
+    AcquireError, CallOptions, Clock, Counter, Id, Reason, RenewError, Sortable, Strategy, SystemClock,
+};
+#[cfg(feature = "encrypted")]
+use crate::{Encrypt, Encrypted};
+
+/// How long the clock is not looked at: what fell due while the machine slept is seen within this time of its waking.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// A thread that dies again and again is to leave the processor to others.
+const AFTER_DEATH: Duration = Duration::from_millis(100);
+/// More calls than these are not left hanging.
+const MOST_CALLS: usize = 8;
+
+/// Keeps a machine ID, and with it its factories on.
+///
+/// Factories read for themselves until when they may make IDs. A manager that hangs, that died, or whose process is stopped
+/// or forked, makes them stop by doing nothing.
+///
+/// - **Getters**: [`machine_id`](Self::machine_id); **factories**: [`counter`](Self::counter), [`sortable`](Self::sortable),
+///   `encrypted` (feature).
+/// - **Signals**: [`report_lost`](Self::report_lost), [`stop`](Self::stop).
+///
+/// Dropped, it stops as by [`stop`](Self::stop), without waiting for it.
+pub struct Manager {
+    shared: Arc<Shared>,
+}
+
+/// What is called with each notice, on a thread of its own.
+type Listener = Box<dyn FnMut(Notice) + Send>;
+
+struct Shared {
+    options: Options,
+    strategy: Arc<dyn Strategy>,
+    sources: Sources<SystemClock>,
+    generation: Generation,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    machine: Machine,
+    events: VecDeque<Event>,
+    /// Calls that have not answered.
+    calls: usize,
+    /// Of the current term, and what was used of the last.
+    window: Option<Window>,
+    last_used: Option<Duration>,
+    notices: Option<Sender<Notice>>,
+}
+
+impl Manager {
+    /// Starts, and waits until a machine ID is held.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] says why there is none: what was last found while it tried, or at once what no further try would mend.
+    pub fn start(strategy: impl Strategy, options: Options) -> Result<Self, StartError> {
+        Self::start_with(strategy, options, |_| {})
+    }
+
+    /// The same. `listener` is called with what happens, on a thread of its own: however long it takes, and if it panics, it
+    /// holds up nothing but further notices.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start`](Self::start).
+    pub fn start_with(
+        strategy: impl Strategy,
+        options: Options,
+        listener: impl FnMut(Notice) + Send + 'static,
+    ) -> Result<Self, StartError> {
+        options.check().map_err(StartError::Options)?;
+        let generation = Generation::current();
+        let (sender, receiver) = channel();
+        let now = lease_machines_os::boot_time();
+        let machine =
+            Machine::new(options, strategy.deterministic(), RandomState::new().build_hasher().finish(), now);
+        let shared = Arc::new(Shared {
+            options,
+            strategy: Arc::new(strategy),
+            sources: Sources::new(&options, &SystemClock, generation),
+            generation,
+            state: Mutex::new(State {
+                machine,
+                events: VecDeque::new(),
+                calls: 0,
+                window: None,
+                last_used: None,
+                notices: Some(sender),
+            }),
+            changed: Condvar::new(),
+        });
+        spawn("lease-id-notices", move || listen(&receiver, Box::new(listener)))?;
+        let driver = Arc::clone(&shared);
+        spawn("lease-id", move || driver.drive())?;
+
+        let manager = Self { shared };
+        manager.wait_for_start()?;
+        Ok(manager)
+    }
+
+    fn wait_for_start(&self) -> Result<(), StartError> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.machine.held().is_some() {
+                return Ok(());
+            }
+            match state.machine.end() {
+                Some(End::Failed(error)) => return Err(error.clone()),
+                Some(End::Stopped) => return Err(StartError::Stopped),
+                // Held, and lost so soon that nobody saw it: it did start.
+                Some(End::Lost(_)) => return Ok(()),
+                None => {}
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The machine ID, as long as it is held.
+    #[must_use]
+    pub fn machine_id(&self) -> Option<u16> {
+        if !self.shared.generation.is_current() {
+            return None;
+        }
+        let held = self.shared.lock().machine.held();
+        held.filter(|(_, deadline)| lease_machines_os::boot_time() < *deadline)
+            .map(|(machine_id, _)| machine_id)
+    }
+
+    /// A factory of IDs that are unique, by counting.
+    #[must_use]
+    pub fn counter<I: Id>(&self) -> Counter<I> {
+        Counter::new(Arc::clone(self.shared.sources.of::<I>()))
+    }
+
+    /// A factory of IDs that sort by the time of their making.
+    #[must_use]
+    pub fn sortable<I: Id>(&self) -> Sortable<I> {
+        Sortable::new(Arc::clone(self.shared.sources.of::<I>()))
+    }
+
+    /// A factory of IDs that nobody can guess who has not this key.
+    #[cfg(feature = "encrypted")]
+    #[must_use]
+    pub fn encrypted<I: Encrypt>(&self, key: &I::Key) -> Encrypted<I> {
+        Encrypted::new(Arc::clone(self.shared.sources.of::<I>()), key)
+    }
+
+    /// Somebody outside knows that the machine ID is lost. When this returns, the factories are off. It is released, and another
+    /// one asked for unless the strategy has only this one.
+    pub fn report_lost(&self) {
+        if self.shared.generation.is_current() {
+            // Not only by the thread that may hang: whoever called is to rely on it.
+            self.shared.close(&mut self.shared.lock(), Reason::Signalled);
+            self.shared.push(Event::Signalled);
+        }
+    }
+
+    /// Turns the factories off, gives the machine ID back together with the time that was not used, and waits for that, though
+    /// no longer than some 5 s. In a forked child it does nothing: what was made before the fork is the parent's.
+    pub fn stop(self) {
+        if !self.shared.generation.is_current() {
+            return;
+        }
+        self.shared.push(Event::StopRequested);
+        let mut state = self.shared.lock();
+        while !state.machine.has_ended() {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        if self.shared.generation.is_current() {
+            self.shared.push(Event::StopRequested);
+        }
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager").field("machine_id", &self.machine_id()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// What a thread died over is not made whole here: the machine is asked to go on from what it knows.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: Event) {
+        self.lock().events.push_back(event);
+        self.changed.notify_all();
+    }
+
+    /// The manager's thread. Should it die, it begins again with what is in memory.
+    fn drive(self: &Arc<Self>) {
+        while catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            self.lock().machine.resume(lease_machines_os::boot_time());
+            thread::sleep(AFTER_DEATH);
+        }
+        self.lock().notices = None;
+        self.changed.notify_all();
+    }
+
+    fn run(self: &Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            let now = lease_machines_os::boot_time();
+            while let Some(event) = state.events.pop_front() {
+                state.machine.handle(event, now);
+            }
+            match state.machine.poll(now) {
+                Some(Command::WaitUntil(until)) => {
+                    self.changed.notify_all();
+                    let wait = until.saturating_sub(now).min(LOOK_AGAIN);
+                    state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Some(command) => self.carry_out(command, &mut state, now),
+                None if state.calls == 0 && state.events.is_empty() => return,
+                // A call that hangs may still be granted something, which is to be given back.
+                None => {
+                    self.changed.notify_all();
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, command: Command, state: &mut State, now: Duration) {
+        match command {
+            Command::TurnOn { machine_id, term } => {
+                self.sources.start(machine_id, term);
+                (state.window, state.last_used) = (term.window, None);
+                self.warn(state);
+            }
+            Command::Extend { term } => {
+                self.sources.extend(term);
+                self.warn(state);
+            }
+            Command::TurnOff { reason } => self.close(state, reason),
+            Command::Tell(notice) => state.tell(notice),
+            Command::Acquire { attempt, limit } => {
+                let busy = AcquireError::Unreachable("earlier calls still hang".into());
+                self.call(state, Event::NotAcquired { attempt, error: busy }, move |shared| {
+                    shared.acquire(attempt, limit.saturating_sub(now))
+                });
+            }
+            Command::Renew { attempt, lease, limit } => {
+                let busy = RenewError::Retry("earlier calls still hang".into());
+                self.call(state, Event::NotRenewed { attempt, error: busy }, move |shared| {
+                    let sent = lease_machines_os::boot_time();
+                    let options = CallOptions::new(limit.saturating_sub(now));
+                    let asked = || shared.strategy.renew(&lease, shared.options.lease_duration, &options);
+                    match catch_unwind(AssertUnwindSafe(asked)) {
+                        Ok(Ok(renewed)) => Event::Renewed { attempt, renewed, sent },
+                        Ok(Err(error)) => Event::NotRenewed { attempt, error },
+                        Err(_) => {
+                            let error = RenewError::Retry("the strategy panicked".into());
+                            Event::NotRenewed { attempt, error }
+                        }
+                    }
+                });
+            }
+            Command::Release { attempt, lease, used, limit } => {
+                let last_used = match used {
+                    Used::AsTurnedOff => state.last_used,
+                    Used::Nothing(window) => window.map(|window| window.after),
+                };
+                self.call(state, Event::Released { attempt }, move |shared| {
+                    let options = CallOptions { last_used, ..CallOptions::new(limit.saturating_sub(now)) };
+                    let _ = catch_unwind(AssertUnwindSafe(|| shared.strategy.release(&lease, &options)));
+                    Event::Released { attempt }
+                });
+            }
+            Command::WaitUntil(_) => {}
+        }
+    }
+
+    fn acquire(&self, attempt: u64, limit: Duration) -> Event {
+        let (sent, wall_sent) = (lease_machines_os::boot_time(), wall());
+        let options = CallOptions::new(limit);
+        let asked = || self.strategy.acquire(self.options.lease_duration, &options);
+        match catch_unwind(AssertUnwindSafe(asked)) {
+            Ok(Ok(grant)) => {
+                // The store's clock was read somewhere between these two.
+                let skew = grant.store_clock.map_or(Duration::ZERO, |clock| {
+                    wall_sent.saturating_sub(clock).max(clock.saturating_sub(wall()))
+                });
+                Event::Acquired { attempt, grant, sent, skew }
+            }
+            Ok(Err(error)) => Event::NotAcquired { attempt, error },
+            Err(_) => {
+                let error = AcquireError::Unreachable("the strategy panicked".into());
+                Event::NotAcquired { attempt, error }
+            }
+        }
+    }
+
+    /// Asks the strategy on a thread of its own, which may hang as long as it likes.
+    fn call(
+        self: &Arc<Self>,
+        state: &mut State,
+        otherwise: Event,
+        ask: impl FnOnce(&Self) -> Event + Send + 'static,
+    ) {
+        if state.calls >= MOST_CALLS {
+            state.events.push_back(otherwise);
+            return;
+        }
+        let shared = Arc::clone(self);
+        let spawned = spawn("lease-id-call", move || {
+            let event = ask(&shared);
+            let mut state = shared.lock();
+            state.calls -= 1;
+            state.events.push_back(event);
+            drop(state);
+            shared.changed.notify_all();
+        });
+        match spawned {
+            Ok(()) => state.calls += 1,
+            Err(_) => state.events.push_back(otherwise),
+        }
+    }
+
+    fn close(&self, state: &mut State, reason: Reason) {
+        let used = self.sources.close(reason, state.window);
+        // Closed twice, by a signal and then by the machine, the first time counts.
+        state.last_used = state.last_used.max(used);
+    }
+
+    fn warn(&self, state: &mut State) {
+        let now = Duration::from_nanos(SystemClock.wall());
+        self.sources.warnings(now).for_each(|notice| state.tell(notice));
+    }
+}
+
+impl State {
+    fn tell(&mut self, notice: Notice) {
+        if let Some(notices) = &self.notices {
+            // Where nobody listens any more, nobody is told.
+            let _ = notices.send(notice);
+        }
+    }
+}
+
+fn listen(notices: &Receiver<Notice>, mut listener: Listener) {
+    while let Ok(notice) = notices.recv() {
+        // A listener that panics hears of the next as well.
+        let _ = catch_unwind(AssertUnwindSafe(|| listener(notice)));
+    }
+}
+
+fn wall() -> Duration {
+    Duration::from_nanos(SystemClock.wall())
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(work);
+    spawned.map(drop).map_err(|error| StartError::NoThread(error.to_string()))
+}

@@ -1,0 +1,105 @@
+//! What a manager says of itself.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{AcquireError, OptionsError, Reason};
+
+/// Something that happened to a manager's machine ID.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// It has one; the factories are on.
+    Acquired {
+        /// Which.
+        machine_id: u16,
+        /// For how long it was granted.
+        ttl: Duration,
+    },
+    /// It got none, and tries again unless it is starting and no try would do better.
+    NotAcquired {
+        /// Why.
+        why: StartError,
+    },
+    /// The lease goes on.
+    Renewed {
+        /// Which.
+        machine_id: u16,
+        /// For how long it was granted.
+        ttl: Duration,
+    },
+    /// Nobody knows whether it goes on; the factories stay on, and it is tried again.
+    NotRenewed {
+        /// Which.
+        machine_id: u16,
+        /// Why.
+        why: String,
+    },
+    /// It is lost; the factories are off.
+    Lost {
+        /// Which.
+        machine_id: u16,
+        /// The reason that the factories give.
+        reason: Reason,
+        /// More of it, for people.
+        why: String,
+    },
+    /// The time bits of the layout for IDs of so many bits run out.
+    TimeRunsOut {
+        /// The width of the IDs.
+        bits: u32,
+        /// The time that is left.
+        left: Duration,
+    },
+}
+
+/// Why a manager did not start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its options make no sense.
+    Options(OptionsError),
+    /// The strategy gave it no machine ID.
+    Acquire(AcquireError),
+    /// A lease was granted for less than 30 s.
+    IllegalTtl(Duration),
+    /// This machine's wall clock is too far from the store's.
+    ClockSkew {
+        /// How far at least.
+        found: Duration,
+        /// How far it may be.
+        most: Duration,
+    },
+    /// The system gave it no thread.
+    NoThread(String),
+    /// It was stopped before it held anything.
+    Stopped,
+}
+
+impl StartError {
+    /// Whether another try may do better without anybody doing something about it.
+    pub(super) const fn is_passing(&self) -> bool {
+        match self {
+            Self::Acquire(error) => error.is_passing(),
+            Self::IllegalTtl(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options(error) => error.fmt(f),
+            Self::Acquire(error) => error.fmt(f),
+            Self::IllegalTtl(found) => write!(f, "a lease was granted for {found:?}, expected at least 30 s"),
+            Self::ClockSkew { found, most } => {
+                write!(f, "this machine's clock is {found:?} from the store's, expected at most {most:?}")
+            }
+            Self::NoThread(why) => write!(f, "the system gave it no thread: {why}"),
+            Self::Stopped => f.write_str("it was stopped before it held anything"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
