@@ -141,6 +141,8 @@ struct Between {
     due: Mutex<VecDeque<Due>>,
     /// Replies are not delivered any more.
     mute: AtomicBool,
+    /// The connection breaks instead of whatever comes next, where it is not known what is a reply.
+    cut: AtomicBool,
 }
 
 impl Shared {
@@ -152,7 +154,7 @@ impl Shared {
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let between = Between { due: Mutex::default(), mute: false.into() };
+        let between = Between { due: Mutex::default(), mute: false.into(), cut: false.into() };
         tokio::select! {
             // A client that has gone may have left something on its way, which arrives.
             _ = async {
@@ -196,6 +198,7 @@ impl Shared {
                     }
                     Fate::DropReply => between.mute.store(true, Ordering::SeqCst),
                     Fate::CutRequest => return Ok(()),
+                    Fate::CutReply if request.replies == 0 => between.cut.store(true, Ordering::SeqCst),
                     Fate::CutReply | Fate::Double => {}
                     Fate::Late => {
                         self.deliver_late(to, request.bytes);
@@ -239,6 +242,9 @@ impl Shared {
         loop {
             while let Some(reply) = wire.next(&mut buffer) {
                 self.through().await;
+                if between.cut.load(Ordering::SeqCst) {
+                    return Ok(());
+                }
                 let due = between.due.lock().unwrap().pop_front();
                 match due {
                     Some(Due::Cut) => return Ok(()),
