@@ -3,6 +3,8 @@
 
 #[path = "../../store/tests/servers/guard.rs"]
 pub mod guard;
+#[path = "../../store/tests/servers/mysql.rs"]
+pub mod mysql;
 #[path = "../../store/tests/servers/postgres.rs"]
 pub mod postgres;
 #[path = "../../store/tests/servers/redis.rs"]

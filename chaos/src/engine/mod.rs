@@ -2,6 +2,7 @@
 //! line in [`start`] and in [`writer`].
 
 mod clock;
+mod mysql;
 mod postgres;
 mod redis;
 mod sqlite;
@@ -16,9 +17,10 @@ use crate::history::{Answer, Written, now};
 use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::record::Recorder;
+use crate::servers::mysql::Kind;
 
 /// By name, in the order in which they are run.
-pub(crate) const ENGINES: &[&str] = &["sqlite", "postgres", "redis", "valkey"];
+pub(crate) const ENGINES: &[&str] = &["sqlite", "postgres", "mariadb", "mysql", "redis", "valkey"];
 
 /// How long a call may take, as the stores' URLs have it.
 pub(crate) const TIMEOUT: &str = "1s";
@@ -117,6 +119,8 @@ pub(crate) fn start(name: &str, random: Random, recorder: &Recorder) -> Result<B
     Ok(match name {
         "sqlite" => Box::new(sqlite::Sqlite::start()?),
         "postgres" => Box::new(postgres::Postgres::start(random, recorder)?),
+        "mariadb" => Box::new(mysql::Mysql::start(Kind::MariaDb, random, recorder)?),
+        "mysql" => Box::new(mysql::Mysql::start(Kind::MySql, random, recorder)?),
         "redis" => Box::new(redis::Redis::start("redis-server", random, recorder)?),
         "valkey" => Box::new(redis::Redis::start("valkey-server", random, recorder)?),
         _ => return Err(format!("no engine is called {name:?}; there are: {}", ENGINES.join(", "))),
@@ -127,6 +131,7 @@ pub(crate) fn writer(engine: &str, place: &str) -> Box<dyn Writer> {
     match engine {
         "sqlite" => Box::new(sqlite::SqliteWriter::new(place)),
         "postgres" => Box::new(postgres::PostgresWriter::new(place)),
+        "mariadb" | "mysql" => Box::new(mysql::MysqlWriter::new(place)),
         _ => Box::new(redis::RedisWriter::new(place)),
     }
 }

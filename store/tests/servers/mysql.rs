@@ -58,7 +58,12 @@ impl Server {
 
     /// The same, on a machine in some time zone.
     pub fn start_in(zone: &str, kind: Kind, settings: &[&str]) -> Self {
-        let guarded = Guarded::folder("mysql");
+        Self::start_with(&[], zone, kind, settings)
+    }
+
+    /// The same, with variables in its environment.
+    pub fn start_with(environment: &[String], zone: &str, kind: Kind, settings: &[&str]) -> Self {
+        let guarded = Guarded::folder("mysql").with(environment);
         let data = guarded.path().join("data").to_str().unwrap().to_owned();
         let program = program(kind, zone);
         guarded.run(Path::new("mkdir"), &[&data]);
