@@ -41,9 +41,9 @@ impl Clock {
         (earliest, latest)
     }
 
-    /// Whether nothing was stepped so far.
-    pub(super) fn is_steady(&self, until: u64) -> bool {
-        self.steps.first().is_none_or(|(from, ..)| *from > until)
+    /// Whether nothing was stepped between these.
+    pub(super) fn is_steady(&self, from: u64, until: u64) -> bool {
+        self.steps.iter().all(|(begun, ended, _)| *ended < from || until < *begun)
     }
 }
 

@@ -242,7 +242,7 @@ fn term(
         vacated: None,
     };
     if !term.is_burn {
-        narrow(run, of, index, &mut term, found);
+        narrow(run, of, index, first, &mut term, found);
         let ttls: Vec<i64> = calls().filter_map(&asked).map(|(_, ttl)| signed(ttl)).collect();
         let (least, most) =
             (ttls.iter().min().copied().unwrap_or(0), ttls.iter().max().copied().unwrap_or(NEVER));
@@ -260,24 +260,25 @@ fn term(
 }
 
 /// A refusal says how long ago the lease was granted: by that, both were decided within their calls, or not.
-fn narrow(run: &Run, of: &Of<'_>, index: &Index, term: &mut Term, found: &mut Found) {
+fn narrow(run: &Run, of: &Of<'_>, index: &Index, first: u64, term: &mut Term, found: &mut Found) {
     /// Roundings, and what two clocks of one machine can drift apart during a lease.
     const SLACK: i64 = 3_000_000;
     let Some(last) = of.calls.last() else { return };
-    if !run.clock.is_steady(last.ended) {
+    if !run.clock.is_steady(first, last.ended) {
         return;
     }
     for &at in index.showing(term.token) {
         let call = of.calls[at];
         let Answer::Rejected { holder: Some(holder), .. } = &call.answer else { continue };
-        let least = signed(call.began) - signed(holder.held) - SLACK;
-        let most = signed(call.ended) - signed(holder.held) + SLACK;
+        let (from, until) = run.clock.span(first, call.began, call.ended);
+        let least = from - signed(holder.held) - SLACK;
+        let most = until - signed(holder.held) + SLACK;
         if least > term.granted.1 || most < term.granted.0 {
             let text = format!(
                 "held for {} us by a grant that was made between {} and {} ms before: {}",
                 holder.held / 1000,
-                (signed(call.began) - term.granted.1) / 1_000_000,
-                (signed(call.ended) - term.granted.0) / 1_000_000,
+                (from - term.granted.1) / 1_000_000,
+                (until - term.granted.0) / 1_000_000,
                 show(call)
             );
             found.push((Kind::Clock, text));

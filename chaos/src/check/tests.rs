@@ -369,6 +369,18 @@ fn a_decision_is_made_within_its_call() {
         .call(0, 1, acquire(1, 100), granted(11, 100))
         .call(50, 51, acquire(2, 100), occupied(1, 11, 20, 80))
         .breaks(Kind::Clock);
+    // Also by a clock that was set before: it is an hour off, and steady.
+    let stepped = Told::new().line(Line::Stepped { from: 5 * MS, until: 6 * MS, ahead: -3600 });
+    let held = |held| {
+        stepped.clone().call(10, 11, acquire(1, 100), granted(11, 100)).call(
+            60,
+            61,
+            acquire(2, 100),
+            occupied(1, 11, held, 100 - held),
+        )
+    };
+    held(50).is_right();
+    held(20).breaks(Kind::Clock);
 }
 
 #[test]

@@ -2,6 +2,8 @@
    instant on at which that is written. All other clocks are the machine's. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -41,4 +43,34 @@ time_t time(time_t *where) {
   clock_gettime(CLOCK_REALTIME, &now);
   if (where) *where = now.tv_sec;
   return now.tv_sec;
+}
+
+/* Whoever waits until an instant has it from this clock, and the kernel waits by its own: ahead, the wait would take that
+   much longer, and behind, it would be over at once. An instant of a clock that began with the machine is small. */
+static int is_wall(const struct timespec *until) { return until->tv_sec > 1000000000; }
+
+static clockid_t by_kernel(const struct timespec *until, struct timespec *real) {
+  *real = *until;
+  if (!is_wall(until)) return CLOCK_MONOTONIC;
+  if (ahead) real->tv_sec -= *ahead;
+  return CLOCK_REALTIME;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+  struct timespec real;
+  clockid_t clock = by_kernel(until, &real);
+  return pthread_cond_clockwait(cond, mutex, clock, &real);
+}
+
+int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+  struct timespec real;
+  clockid_t clock = by_kernel(until, &real);
+  return pthread_mutex_clocklock(mutex, clock, &real);
+}
+
+int sem_timedwait(sem_t *restrict sem, const struct timespec *restrict until) {
+  struct timespec real;
+  clockid_t clock = by_kernel(until, &real);
+  return sem_clockwait(sem, clock, &real);
 }
