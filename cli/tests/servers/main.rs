@@ -2,6 +2,7 @@
 // Helpers outside a #[test] function are tests all the same.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod mysql;
 mod postgres;
 mod servers;
 // The other tests of the command use the rest of it.

@@ -3,5 +3,7 @@
 
 #[path = "../../../store/tests/servers/guard.rs"]
 pub mod guard;
+#[path = "../../../store/tests/servers/mysql.rs"]
+pub mod mysql;
 #[path = "../../../store/tests/servers/postgres.rs"]
 pub mod postgres;

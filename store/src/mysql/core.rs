@@ -40,7 +40,7 @@ impl Core {
     pub(super) async fn take(&self, until: Instant) -> Result<Taken<Link>, StoreError> {
         let taking = async {
             loop {
-                let mut taken = self.pool.take(|| Link::connect(&self.target)).await?;
+                let mut taken = self.pool.take(|_| false, || Link::connect(&self.target)).await?;
                 if taken.link.is_usable().await {
                     return Ok(taken);
                 }

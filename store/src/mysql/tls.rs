@@ -26,6 +26,10 @@ pub(super) fn of(tls: &Tls) -> Result<Option<SslOpts>, StoreError> {
         Tls::Unverified => None,
         Tls::Verified(file) => Some(authorities(file.as_deref().map(|file| ("ssl_ca", file)))?),
     };
+    if roots.as_ref().is_some_and(Vec::is_empty) {
+        let message = "TLS: no authority was found to verify the server's certificate with; name a file of them by ssl_ca";
+        return Err(crate::url::wrong(message.to_owned()));
+    }
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         return Err(crate::url::wrong(
             "TLS to a MySQL server needs a provider that the program has installed: call \

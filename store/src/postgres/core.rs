@@ -8,9 +8,9 @@ use tokio_postgres::Row;
 use super::answer::{self, Told};
 use super::calls::{self, Call, Parameter, bytes, span};
 use super::failure::{Place, failed};
-use super::link::Target;
-use super::pool::Pool;
+use super::link::{Link, Target};
 use crate::decide::LEAP;
+use crate::server::{Pool, Taken};
 use crate::{Epoch, ErrorKind, Inspection, LeaseRef, Pruned, ResourceName, StoreError};
 
 /// Prunes as many resources in one transaction as a first grant can wait for.
@@ -18,15 +18,30 @@ const AT_ONCE: i32 = 2_000;
 
 pub(super) struct Core {
     pub(super) target: Target,
-    pub(super) pool: Pool,
+    pub(super) pool: Pool<Link>,
+    /// There is one connection, the user's own; no other is made.
+    pub(super) lent: bool,
 }
 
 impl Core {
+    /// Waits for a connection, or makes it.
+    pub(super) async fn take(&self) -> Result<Taken<Link>, StoreError> {
+        let connect = || async {
+            if self.lent {
+                let message =
+                    format!("the connection to {} that was lent to this store is closed", self.target.place);
+                return Err(StoreError::new(ErrorKind::Unreachable, message).nothing_changed());
+            }
+            Link::connect(&self.target).await
+        };
+        self.pool.take(Link::is_closed, connect).await
+    }
+
     /// Sends a statement; its rows are the answer once the server is ready for the next.
     pub(super) async fn ask(&self, call: Call, parameters: Vec<Parameter>) -> Result<Vec<Row>, StoreError> {
         let target = &self.target;
         let until = Instant::now() + target.options.limits.timeout;
-        let taken = timeout_at(until, self.pool.take(target)).await.map_err(|_| {
+        let taken = timeout_at(until, self.take()).await.map_err(|_| {
             let message = format!(
                 "no connection to {} was to be had for {:?}",
                 target.place, target.options.limits.timeout
@@ -85,7 +100,7 @@ impl Core {
     async fn settle(&self, epoch: Epoch) -> Result<(), StoreError> {
         let until = Instant::now() + self.target.options.limits.timeout;
         let settled = timeout_at(until, async {
-            let taken = self.pool.take(&self.target).await?;
+            let taken = self.take().await?;
             taken.link.settle(&self.target, epoch).await?;
             self.pool.put_back(taken);
             Ok(())
@@ -123,7 +138,7 @@ impl Core {
     ) -> Result<Epoch, StoreError> {
         let until = Instant::now() + self.target.options.limits.timeout;
         let opened = timeout_at(until, async {
-            let taken = self.pool.take(&self.target).await?;
+            let taken = self.take().await?;
             let epoch = taken.link.open_epoch(&self.target, instead_of, above, dead).await?;
             self.pool.put_back(taken);
             Ok(epoch)

@@ -1,7 +1,7 @@
 //! Leases on a PostgreSQL server: the decisions are functions in the database, called with one statement each.
 //!
-//! `sql/` holds the tables and the functions, `calls` the statements that name them; `link` is one connection, `pool`
-//! the few there are, `store` puts both behind the trait.
+//! `sql/` holds the tables and the functions, `calls` the statements that name them; `link` is one connection, `core` what every
+//! call does with it, `store` puts it behind the trait.
 
 mod answer;
 mod calls;
@@ -13,7 +13,6 @@ mod link;
 mod marks;
 mod options;
 mod passwords;
-mod pool;
 mod renew;
 mod schema;
 mod store;

@@ -14,9 +14,8 @@ use super::core::Core;
 use super::doctor;
 use super::link::{Link, Target};
 use super::options::PostgresOptions;
-use super::pool::Pool;
 use super::{passwords, schema, tls, url};
-use crate::server::Driver;
+use crate::server::{Driver, Pool};
 use crate::{
     Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, HistoryEntry, Inspection, LeaseRef,
     Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
@@ -49,7 +48,7 @@ impl PostgresStore {
     /// [`Configuration`](crate::ErrorKind::Configuration) for a URL that is wrong. It never shows the password.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let (target, connections) = target(url)?;
-        Self::start(target, Pool::new(connections))
+        Self::start(target, Pool::new(connections), false)
     }
 
     /// The server that a driver's configuration names, which may have a password from wherever the program has it.
@@ -60,7 +59,7 @@ impl PostgresStore {
     pub fn from_config(config: Config, options: PostgresOptions) -> Result<Self, StoreError> {
         let options = options.checked()?;
         let connections = options.connections;
-        Self::start(target_of(config, options)?, Pool::new(connections))
+        Self::start(target_of(config, options)?, Pool::new(connections), false)
     }
 
     /// A connection of the program's own, which it drives. No statement is given a name on it, since nobody here knows
@@ -70,7 +69,7 @@ impl PostgresStore {
     ///
     /// [`Configuration`](crate::ErrorKind::Configuration) for options out of range.
     pub fn from_client(client: Client, options: PostgresOptions) -> Result<Self, StoreError> {
-        Self::start(target_of(Config::new(), options.checked()?)?, Pool::lent(Link::of(client)))
+        Self::start(target_of(Config::new(), options.checked()?)?, Pool::of(Link::of(client)), true)
     }
 
     /// Adds the tables and functions to the database that a URL names, and opens an epoch. Nothing is changed where they
@@ -93,12 +92,12 @@ impl PostgresStore {
         Ok(schema::migration(&url::parse(url)?.options.quoted_schema()))
     }
 
-    fn start(target: Target, pool: Pool) -> Result<Self, StoreError> {
+    fn start(target: Target, pool: Pool<Link>, lent: bool) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("postgres", target.options.limits.max_ttl);
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.to_string())?;
-        Ok(Self { core: Arc::new(Core { target, pool }), driver, capabilities })
+        Ok(Self { core: Arc::new(Core { target, pool, lent }), driver, capabilities })
     }
 
     /// Has something done on the store's own thread.
@@ -264,7 +263,7 @@ impl Store for PostgresStore {
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
         self.run(move |core| async move {
-            let taken = core.pool.take(&core.target).await?;
+            let taken = core.take().await?;
             let findings = doctor::examine(&core.target, &taken.link).await;
             core.pool.put_back(taken);
             findings

@@ -5,7 +5,7 @@ mod driver;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod here;
 mod poll;
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod pool;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
@@ -17,7 +17,7 @@ pub(crate) use driver::Driver;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use here::Here;
 pub(crate) use poll::poll;
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use pool::{Pool, Taken};
 #[cfg(feature = "redis")]
 pub(crate) use url::Login;

@@ -25,19 +25,33 @@ impl<L> Pool<L> {
         Self { permits: Arc::new(Semaphore::new(usize::from(connections))), idle: Mutex::default() }
     }
 
-    /// Waits for one, or makes it.
-    pub(crate) async fn take<F>(&self, connect: impl FnOnce() -> F) -> Result<Taken<L>, StoreError>
+    /// With one that is there already.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of(link: L) -> Self {
+        Self { permits: Arc::new(Semaphore::new(1)), idle: Mutex::new(vec![link]) }
+    }
+
+    /// Waits for one that is not closed, or makes it.
+    pub(crate) async fn take<F>(
+        &self,
+        is_closed: impl Fn(&L) -> bool,
+        connect: impl FnOnce() -> F,
+    ) -> Result<Taken<L>, StoreError>
     where
         F: Future<Output = Result<L, StoreError>>,
     {
         let closed = || StoreError::new(ErrorKind::Unreachable, "the store is closed").nothing_changed();
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let link = match idle {
-            Some(link) => link,
-            None => connect().await?,
-        };
-        Ok(Taken { link, permit })
+        while let Some(link) = self.pop() {
+            if !is_closed(&link) {
+                return Ok(Taken { link, permit });
+            }
+        }
+        Ok(Taken { link: connect().await?, permit })
+    }
+
+    fn pop(&self) -> Option<L> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     pub(crate) fn put_back(&self, taken: Taken<L>) {

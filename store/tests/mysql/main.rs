@@ -13,4 +13,5 @@ mod help;
 mod hostile;
 mod marks;
 mod setup;
+mod tls;
 mod wire;

@@ -21,6 +21,7 @@ use lease_machines_store::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::servers::mysql;
 use crate::servers::postgres::Server;
 use crate::servers::redis::{FORGETFUL, RedisServer};
 use crate::servers::tap::Tap;
@@ -43,7 +44,15 @@ fn main() {
     let url = format!("postgres://lease@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", tap.port);
     PostgresStore::migrate(&url).unwrap();
     a_child_is_refused_and_sends_nothing(&url, &tap);
-    println!("2 passed, 0 failed");
+
+    let mariadb = mysql::Server::shared(mysql::Kind::MariaDb);
+    let (database, _) = mariadb.fresh();
+    let tap = Tap::to(mariadb.port);
+    a_child_is_refused_and_sends_nothing(
+        &format!("mariadb://lease:@127.0.0.1:{}/{database}", tap.port),
+        &tap,
+    );
+    println!("3 passed, 0 failed");
 }
 
 fn a_child_is_refused_and_sends_nothing(url: &str, tap: &Tap) {

@@ -74,8 +74,7 @@ impl Server {
                     "--no-defaults",
                     "--auth-root-authentication-method=normal",
                     "--skip-test-db",
-                    "--datadir",
-                    &data,
+                    &format!("--datadir={data}"),
                 ],
             );
         } else {
