@@ -1,5 +1,5 @@
-//! Every interleaving of takers with whoever starts and stops the source, by the model checker `loom`:
-//! `RUSTFLAGS="--cfg loom" cargo test -p lease-machines-id --release --lib model`.
+//! Interleavings of takers with whoever starts and stops the source, by the model checker `loom`: all of them with one
+//! preemption in seconds (`script/test ids`), with two, for who counts, in a minute or two (`LOOM_MAX_PREEMPTIONS`).
 
 use std::time::Duration;
 
