@@ -73,6 +73,16 @@ fn known_texts() {
             "01234567-89ab-8cde-bc00-000000000000",
         ]
     );
+    // What people take for 0 and 1 is read as that.
+    let ones_and_zeros = Id64::new(0x0008_4210_0000_0000).expect("64 bits");
+    let text = Notation::Crockford.write(ones_and_zeros).expect("64 bits fit");
+    for (digit, alike) in [('1', "IiLl"), ('0', "Oo")] {
+        assert!(text.contains(digit), "{text}");
+        for alike in alike.chars() {
+            let text = text.replace(digit, &alike.to_string());
+            assert_eq!(Notation::Crockford.read(&text), Ok(ones_and_zeros), "{text}");
+        }
+    }
     let id = Id128::new(u128::MAX << 13).expect("128 bits");
     assert_eq!(Notation::Uuid.write(id).as_deref(), Some("ffffffff-ffff-8fff-bfff-ffffffffff80"));
 }
