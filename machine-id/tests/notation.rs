@@ -74,7 +74,7 @@ fn known_texts() {
         ]
     );
     // What people take for 0 and 1 is read as that.
-    let ones_and_zeros = Id64::new(0x0008_4210_0000_0000).expect("64 bits");
+    let ones_and_zeros = Id64::new(0x0000_0008_4210_8421).expect("64 bits");
     let text = Notation::Crockford.write(ones_and_zeros).expect("64 bits fit");
     for (digit, alike) in [('1', "IiLl"), ('0', "Oo")] {
         assert!(text.contains(digit), "{text}");
