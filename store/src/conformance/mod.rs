@@ -93,6 +93,19 @@ const fn case(name: &'static str, need: Need, run: fn(&Context<'_>) -> Result<()
 
 /// Runs everything that the store's capabilities call for, each case on an empty store of its own.
 pub fn run(subject: &dyn Subject) -> Report {
+    run_where(subject, |_| true)
+}
+
+/// Runs the cases with these names. One that there is not is a failure.
+pub fn run_only(subject: &dyn Subject, names: &[&'static str]) -> Report {
+    let mut report = run_where(subject, |name| names.contains(&name));
+    if report.ran + report.skipped.len() + report.failed.len() != names.len() {
+        report.fail("the choice of cases", format!("not each of {names:?} is the name of one case"));
+    }
+    report
+}
+
+fn run_where(subject: &dyn Subject, wanted: impl Fn(&'static str) -> bool) -> Report {
     let mut report = Report::new(subject.name());
     let suites = [
         tokens::CASES,
@@ -109,7 +122,7 @@ pub fn run(subject: &dyn Subject) -> Report {
         random::CASES,
         linear::CASES,
     ];
-    for case in suites.into_iter().flatten() {
+    for case in suites.into_iter().flatten().filter(|case| wanted(case.name)) {
         let fixture = match subject.fresh() {
             Ok(fixture) => fixture,
             Err(error) => {

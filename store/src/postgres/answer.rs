@@ -45,10 +45,25 @@ impl Told {
         Ok(self.get::<Option<bool>>("rewound")?.unwrap_or(false))
     }
 
-    /// Which of the renewals asked for this answers, counted from 0.
-    pub(super) fn place_in_order(&self) -> Result<usize, StoreError> {
-        usize::try_from(self.get::<i64>("n")?.saturating_sub(1))
-            .map_err(|_| nonsense(&self.place, "a renewal nobody asked for"))
+    /// Which of the renewals asked for this answers, counted from 0; and what remains of each, where they are simply
+    /// renewed.
+    pub(super) fn places(&self) -> Result<Vec<(usize, Option<Duration>)>, StoreError> {
+        let (numbers, remains): (Vec<i64>, Option<Vec<i64>>) = (self.get("n")?, self.get("remains")?);
+        let place = |number: i64| {
+            usize::try_from(number.saturating_sub(1))
+                .map_err(|_| nonsense(&self.place, "a renewal nobody asked for"))
+        };
+        let Some(remains) = remains else {
+            return numbers.into_iter().map(|number| Ok((place(number)?, None))).collect();
+        };
+        if numbers.len() != remains.len() {
+            return Err(nonsense(&self.place, "not as many remaining times as renewals"));
+        }
+        numbers
+            .into_iter()
+            .zip(remains)
+            .map(|(number, left)| Ok((place(number)?, Some(micros(left)))))
+            .collect()
     }
 
     pub(super) fn epoch(&self) -> Result<Epoch, StoreError> {

@@ -59,7 +59,7 @@ impl Call {
             Self::Acquire => "SELECT * FROM {schema}.lease_acquire_1($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
             Self::Renew => "SELECT * FROM {schema}.lease_renew_1($1,$2,$3,$4,$5,$6,$7,$8)",
             Self::RenewMany => {
-                "SELECT (m.answer).*, m.n FROM {schema}.lease_renew_many_1($1,$2,$3,$4,$5,$6,$7) AS m"
+                "SELECT m.n, m.remains, (m.answer).* FROM {schema}.lease_renew_many_1($1,$2,$3,$4,$5,$6,$7) AS m"
             }
             Self::Release => "SELECT * FROM {schema}.lease_release_1($1,$2,$3,$4,$5,$6,$7,$8,$9)",
             Self::Withdraw => "SELECT * FROM {schema}.lease_withdraw_1($1,$2,$3,$4)",

@@ -1,6 +1,7 @@
 //! What weakens the promises on this server.
 
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
 use super::failure::failed;
 use super::link::{Link, Target};
@@ -15,6 +16,16 @@ const LOOK: &str = "SELECT current_setting('server_version'), current_setting('s
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
     current_setting('synchronous_standby_names')";
 
+/// What of the rights that `migrate` prints the role lacks, in one line.
+const RIGHTS: &str = "SELECT coalesce(string_agg(lacking.what, ', ' ORDER BY lacking.what), '') FROM ( \
+    SELECT format('%s on %s', wanted.privilege, c.relname) AS what FROM pg_class AS c, \
+        unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted (privilege) \
+        WHERE c.relnamespace = to_regnamespace($1) AND c.relkind = 'r' AND c.relname LIKE 'lease\\_%' \
+        AND NOT has_table_privilege(c.oid, wanted.privilege) \
+    UNION ALL SELECT format('EXECUTE on %s', p.proname) FROM pg_proc AS p \
+        WHERE p.pronamespace = to_regnamespace($1) AND p.proname LIKE 'lease\\_%' \
+        AND NOT has_function_privilege(p.oid, 'EXECUTE')) AS lacking";
+
 pub(super) async fn examine(target: &Target, link: &Link) -> Result<Vec<Finding>, StoreError> {
     let error = |error| failed(&target.place, "looking at the settings", error).nothing_changed();
     let before = wall_millis();
@@ -25,6 +36,15 @@ pub(super) async fn examine(target: &Target, link: &Link) -> Result<Vec<Finding>
         settings(row, &mut findings).map_err(error)?;
         clock(row.try_get(8).map_err(error)?, before, after, &mut findings);
     }
+    let schema = target.options.quoted_schema();
+    let rows = link.client().query_typed(RIGHTS, &[(&schema, Type::TEXT)]).await.map_err(error)?;
+    let lacking: String = rows.first().map_or(Ok(String::new()), |row| row.try_get(0)).map_err(error)?;
+    findings.push(if lacking.is_empty() {
+        Finding::fine("rights", "all that the store's calls need")
+    } else {
+        let mend = "grant what `lease migrate --print` lists";
+        Finding::new(Severity::Error, "rights", format!("the role lacks {lacking}"), mend)
+    });
     findings.push(if link.is_direct() {
         Finding::fine("connection", "direct: statements are prepared")
     } else {

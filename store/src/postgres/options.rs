@@ -101,14 +101,15 @@ impl PostgresOptions {
         self
     }
 
-    /// The server's certificate is verified, against the system's authorities (as `sslmode=verify-full`).
+    /// The server's certificate is verified, against the system's authorities (as `sslmode=verify-full`): a server without TLS
+    /// is refused then.
     #[must_use]
     pub const fn verify_certificate(mut self, verify: bool) -> Self {
         self.verify = verify;
         self
     }
 
-    /// The server's certificate is verified against the authorities in this PEM file.
+    /// The server's certificate is verified against the authorities in this PEM file; the same holds.
     #[must_use]
     pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
         self.root_cert = Some(file.into());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::answer::{self, Told, shown};
 use super::calls::{self, Call, bits, bytes, number, some_bits, span, truth};
 use super::core::Core;
-use crate::{Epoch, LeaseRef, Renewed, StoreError};
+use crate::{Epoch, Grant, LeaseRef, Renewed, StoreError};
 
 impl Core {
     pub(super) async fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Result<Renewed, StoreError> {
@@ -36,17 +36,19 @@ impl Core {
             return Ok(Vec::new());
         }
         let sent = self.target.options.here.now();
+        // The function does in one go what it is asked for in the order of names.
+        let mut order: Vec<usize> = (0..leases.len()).collect();
+        order.sort_by_key(|&place| leases.get(place).map(|(lease, _)| lease.resource.as_str()));
+        let sorted = || order.iter().filter_map(|&place| leases.get(place));
         let each =
-            |of: fn(&LeaseRef, Duration) -> i64| leases.iter().map(|(lease, ttl)| of(lease, *ttl)).collect();
+            |of: fn(&LeaseRef, Duration) -> i64| sorted().map(|(lease, ttl)| of(lease, *ttl)).collect();
         let parameters = vec![
-            calls::names(
-                leases.iter().map(|(lease, _)| lease.resource.as_str().as_bytes().to_vec()).collect(),
-            ),
+            calls::names(sorted().map(|(lease, _)| lease.resource.as_str().as_bytes().to_vec()).collect()),
             calls::numbers(each(|lease, _| lease.owner.value() as i64)),
             calls::numbers(each(|lease, _| shown(lease))),
             calls::numbers(each(|_, ttl| calls::micros(ttl))),
             calls::some_numbers(
-                leases.iter().map(|(lease, _)| lease.epoch.map(|epoch| epoch.value() as i64)).collect(),
+                sorted().map(|(lease, _)| lease.epoch.map(|epoch| epoch.value() as i64)).collect(),
             ),
             calls::small(self.target.options.keep()),
         ];
@@ -54,21 +56,28 @@ impl Core {
         let mut answers: Vec<Option<Result<Renewed, StoreError>>> = leases.iter().map(|_| None).collect();
         for row in rows {
             let told = Told::read(row, &self.target.place)?;
-            let place = told.place_in_order()?;
-            let (Some(slot), Some((lease, ttl))) = (answers.get_mut(place), leases.get(place)) else {
-                continue;
-            };
-            // What was locked, and whatever else one statement for all cannot do, is asked for alone.
-            *slot = Some(if told.code == "locked" || told.is_lost() || told.is_rewound()? {
-                self.renew(lease, *ttl).await
-            } else {
-                match told.renewed() {
-                    Ok(Renewed::Renewed(grant)) => {
+            for (asked, remains) in told.places()? {
+                let place = order.get(asked).copied().unwrap_or(usize::MAX);
+                let (Some(slot), Some((lease, ttl))) = (answers.get_mut(place), leases.get(place)) else {
+                    continue;
+                };
+                // What was locked, and whatever else one statement for all cannot do, is asked for alone.
+                *slot = Some(match remains {
+                    Some(left) => {
+                        let grant = Grant::new(lease.token, left, told.epoch()?);
                         self.in_time(sent, grant.ttl).map(|()| Renewed::Renewed(grant))
                     }
-                    other => other,
-                }
-            });
+                    None if told.code == "locked" || told.is_lost() || told.is_rewound()? => {
+                        self.renew(lease, *ttl).await
+                    }
+                    None => match told.renewed() {
+                        Ok(Renewed::Renewed(grant)) => {
+                            self.in_time(sent, grant.ttl).map(|()| Renewed::Renewed(grant))
+                        }
+                        other => other,
+                    },
+                });
+            }
         }
         let missing = || Err(answer::nonsense(&self.target.place, "fewer answers than renewals"));
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())

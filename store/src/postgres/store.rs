@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config};
 
 use super::answer::{self, result_code, shown};
@@ -285,7 +286,11 @@ pub(super) fn target(url: &str) -> Result<(Target, u16), StoreError> {
     Ok((target_of(config, options)?, connections))
 }
 
-fn target_of(config: Config, options: PostgresOptions) -> Result<Target, StoreError> {
+fn target_of(mut config: Config, options: PostgresOptions) -> Result<Target, StoreError> {
+    if options.verify {
+        // Otherwise whoever stands between would only have to say that the server has no TLS.
+        config.ssl_mode(SslMode::Require);
+    }
     let (place, tls) = (url::place(&config), tls::connector(&options)?);
     let calls = Calls::new(&options.quoted_schema());
     Ok(Target { config, options, place, calls, tls })

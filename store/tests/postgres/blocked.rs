@@ -7,10 +7,11 @@ use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{Acquired, LeaseRef, PostgresStore, Renewed, Store};
 
+use crate::conformance::InSchema;
 use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::postgres::{Server, runtime};
 
-const TTL: Duration = Duration::from_millis(300);
+const TTL: Duration = Duration::from_secs(2);
 
 /// Begins a transaction with something in it, and gives what says more in it.
 pub fn harmed(schema: &str, harm: &str) -> impl Fn(&str) + use<> {
@@ -18,6 +19,11 @@ pub fn harmed(schema: &str, harm: &str) -> impl Fn(&str) + use<> {
     let say = move |text: &str| runtime().block_on(blocker.batch_execute(text)).unwrap();
     say(&format!("BEGIN; {}", harm.replace("{schema}", schema)));
     say
+}
+
+/// A store that takes any answer for one in time: what is looked at is what the server decided, and when.
+fn patient(schema: &str) -> PostgresStore {
+    InSchema::open(schema, true).unwrap()
 }
 
 /// Does something to the row in a transaction, has `asked` begin meanwhile, and ends the transaction when the lease is
@@ -46,9 +52,14 @@ const INSERTED: &str = "INSERT INTO {schema}.lease_row (name, last_issued, obser
 
 #[test]
 fn an_expiry_counts_from_after_the_wait() {
+    expiry_counts_from_after_the_wait(|| Server::shared().fresh().0);
+}
+
+/// In schemas that are set up in this way.
+pub fn expiry_counts_from_after_the_wait(fresh: impl Fn() -> String) {
     for (harm, end) in [(LOCKED, "COMMIT"), (UPDATED, "COMMIT"), (UPDATED, "ROLLBACK")] {
-        let (schema, url) = Server::shared().fresh();
-        let store = PostgresStore::open(&url).unwrap();
+        let schema = fresh();
+        let store = patient(&schema);
         let held = granted(&store, claim_for("job", 1, TTL));
         let held = lease("job", 1, held);
         let late = while_blocked(&schema, harm, end, || block_on(store.renew(held.clone(), TTL)).unwrap());
@@ -59,6 +70,11 @@ fn an_expiry_counts_from_after_the_wait() {
 
 #[test]
 fn a_grant_lasts_from_after_the_wait() {
+    grant_lasts_from_after_the_wait(|| Server::shared().fresh().0);
+}
+
+/// In schemas that are set up in this way.
+pub fn grant_lasts_from_after_the_wait(fresh: impl Fn() -> String) {
     for (harm, end) in [
         (LOCKED, "COMMIT"),
         (UPDATED, "COMMIT"),
@@ -66,8 +82,8 @@ fn a_grant_lasts_from_after_the_wait() {
         (INSERTED, "COMMIT"),
         (INSERTED, "ROLLBACK"),
     ] {
-        let (schema, url) = Server::shared().fresh();
-        let store = PostgresStore::open(&url).unwrap();
+        let schema = fresh();
+        let store = patient(&schema);
         if harm != INSERTED {
             let held = granted(&store, claim_for("job", 1, TTL));
             assert!(held.token.value() > 0);

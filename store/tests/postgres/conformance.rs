@@ -31,7 +31,7 @@ impl Clock for Still {
 /// On the server's own clock.
 struct RealTime;
 
-struct InSchema {
+pub struct InSchema {
     store: Arc<PostgresStore>,
     schema: String,
     driven: bool,
@@ -39,8 +39,12 @@ struct InSchema {
 
 impl InSchema {
     fn fresh(driven: bool) -> Result<Box<dyn Fixture>, StoreError> {
+        Self::on(Server::shared().fresh().0, driven)
+    }
+
+    /// A store that is set up there.
+    pub fn on(schema: String, driven: bool) -> Result<Box<dyn Fixture>, StoreError> {
         let server = Server::shared();
-        let (schema, _) = server.fresh();
         if driven {
             server.sql(&format!(
                 "CREATE TABLE {schema}.test_clock AS SELECT {schema}.lease_clock_1() AS at;
@@ -52,7 +56,8 @@ impl InSchema {
         Ok(Box::new(Self { store, schema, driven }))
     }
 
-    fn open(schema: &str, driven: bool) -> Result<PostgresStore, StoreError> {
+    /// `driven`: no time passes between a request and its answer.
+    pub fn open(schema: &str, driven: bool) -> Result<PostgresStore, StoreError> {
         let options = PostgresOptions::default().schema(schema);
         let options = if driven { options.clock(Arc::new(Still)) } else { options };
         let to = format!("postgres://lease@127.0.0.1:{}/postgres", Server::shared().port);

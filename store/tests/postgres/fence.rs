@@ -98,6 +98,9 @@ fn the_text_alone_makes_the_database_fail_the_write() {
         .try_sql("postgres", &format!("BEGIN; {}; INSERT INTO {schema}.data VALUES (6); COMMIT", guard(6)));
     assert_eq!(error.unwrap_err().code().unwrap().code(), "LF002");
     assert_eq!(server.sql(&format!("SELECT writer FROM {schema}.data")), ["7"]);
+    // By plain SQL, too, it belongs to no savepoint.
+    let error = server.try_sql("postgres", &format!("BEGIN; SAVEPOINT part; {}; COMMIT", guard(8)));
+    assert_eq!(error.unwrap_err().code().unwrap().code(), "LF004");
 }
 
 #[test]
@@ -163,11 +166,16 @@ fn the_strict_guard_sees_what_the_store_has_committed() {
             scope.spawn(|| block_on(store.renew(held, Duration::from_secs(70))).unwrap()).join().unwrap()
         });
         transaction.commit().await.unwrap();
-        let repeatable = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
-        let transaction = repeatable.start().await.unwrap();
-        let error = fence.guard(&transaction, &key(), &first, GuardMode::Strict).await.unwrap_err();
-        assert_eq!(error.kind(), GuardErrorKind::NotStrict, "{error}");
-        drop(transaction);
+        // There it would not see what was committed since the transaction began; not even as its first statement.
+        for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+            let transaction = client.build_transaction().isolation_level(level).start().await.unwrap();
+            let error = fence.guard(&transaction, &key(), &first, GuardMode::Strict).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::NotStrict, "{level:?}: {error}");
+            drop(transaction);
+            let transaction = client.build_transaction().isolation_level(level).start().await.unwrap();
+            let ran = fence.guard(&transaction, &key(), &first, GuardMode::Auto).await.unwrap();
+            assert_eq!(ran, GuardKind::Plain, "it says so: {level:?}");
+        }
         let _ = block_on(store.release(first.clone(), Ending::default())).unwrap();
         let error = pass(&fence, &mut client, &first, GuardMode::Auto).await.unwrap_err();
         assert_eq!(error.kind(), GuardErrorKind::Lost, "{error}");

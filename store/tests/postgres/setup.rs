@@ -4,7 +4,7 @@ use std::thread;
 
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    ErrorKind, Migration, PostgresStore, Store, StoreError, Undecided, migrate, migration_sql,
+    ErrorKind, Migration, PostgresStore, Severity, Store, StoreError, Undecided, migrate, migration_sql,
 };
 
 use crate::help::{claim, granted};
@@ -139,4 +139,33 @@ fn a_database_that_asks_for_serializable_changes_nothing() {
             });
         }
     });
+}
+
+#[test]
+fn the_doctor_names_what_weakens_a_server() {
+    let server = Server::start(&["fsync = off", "full_page_writes = off"]);
+    let (schema, url) = server.fresh();
+    let role = "careful";
+    server.sql(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
+         GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {role}"
+    ));
+    let store = PostgresStore::open(&url.replace("lease@", &format!("{role}@"))).unwrap();
+    let found = |check: &str| {
+        let findings = block_on(store.doctor()).unwrap();
+        let finding = findings.iter().find(|finding| finding.check == check);
+        finding.map(|finding| (finding.severity, finding.found.clone())).unwrap()
+    };
+    for check in ["fsync", "full_page_writes"] {
+        assert_eq!(found(check), (Severity::Error, "off".to_owned()));
+    }
+    let (severity, lacking) = found("rights");
+    assert_eq!(severity, Severity::Error);
+    assert!(lacking.contains("DELETE on lease_row") && !lacking.contains("INSERT"), "{lacking}");
+    server.sql(&format!("GRANT DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}"));
+    assert_eq!(found("rights").0, Severity::Fine);
+    for check in ["clock", "old snapshots", "isolation", "version"] {
+        assert_eq!(found(check).0, Severity::Fine, "{check}");
+    }
+    assert_eq!(found("failover").0, Severity::Note, "no standby is waited for");
 }

@@ -7,6 +7,7 @@ mod conformance;
 mod fence;
 mod load;
 mod losses;
+mod mutants;
 mod proxy;
 mod refusals;
 #[path = "../servers/mod.rs"]

@@ -28,6 +28,13 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn to(server: u16) -> Self {
+        Self::replacing(server, None)
+    }
+
+    /// Puts one text in place of another of the same length, wherever it is in what is asked.
+    pub(crate) fn replacing(server: u16, texts: Option<(String, String)>) -> Self {
+        assert!(texts.as_ref().is_none_or(|(found, instead)| found.len() == instead.len()));
+        let texts = Arc::new(texts);
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
@@ -44,11 +51,23 @@ impl Proxy {
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let (asked, writes, replies) =
                     (Arc::clone(&asked), Arc::clone(&writes), Arc::clone(&replies));
+                let texts = Arc::clone(&texts);
                 thread::spawn(move || {
                     pass(from, to, |bytes| {
                         asked.lock().unwrap().extend_from_slice(bytes);
                         writes.fetch_add(1, Ordering::SeqCst);
-                        Some(bytes.to_vec())
+                        let mut bytes = bytes.to_vec();
+                        if let Some((found, instead)) = &*texts {
+                            let places = bytes.windows(found.len()).enumerate();
+                            let places: Vec<usize> = places
+                                .filter(|(_, window)| *window == found.as_bytes())
+                                .map(|(place, _)| place)
+                                .collect();
+                            for place in places {
+                                bytes[place..place + instead.len()].copy_from_slice(instead.as_bytes());
+                            }
+                        }
+                        Some(bytes)
                     });
                 });
                 thread::spawn(move || {

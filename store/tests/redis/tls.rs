@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 use lease_machines_store::{ErrorKind, Undecided, open};
 
 use crate::common::{block_on, claim, granted};
-use crate::servers::guard::free_port;
+use crate::servers::certificate;
+use crate::servers::guard::{Guarded, free_port};
 use crate::servers::redis::{FORGETFUL, RedisServer};
 
 /// Set where the test runs a second time, with the authorities of its own: they are read from the environment.
@@ -16,36 +17,18 @@ fn a_certificate_is_looked_at() {
     if let Some(url) = std::env::var_os(INSIDE) {
         return inside(url.to_str().unwrap());
     }
-    let folder = crate::common::Folder::new();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &path("key"), "-out", &path("certificate")])
-        .output();
-    ended_well(&made.unwrap());
-    let readable = Command::new("chmod").args(["a+r", &path("key")]).output();
-    ended_well(&readable.unwrap());
+    let folder = Guarded::folder("certificate");
+    let (key, certificate) = certificate::make(&folder, "localhost");
     let port = free_port();
-    let (key, certificate, number) = (path("key"), path("certificate"), port.to_string());
+    let (key, certificate) = (key.to_str().unwrap(), certificate.to_str().unwrap());
+    let number = port.to_string();
     let tls = [
         "--tls-port",
         &number,
         "--tls-key-file",
-        &key,
+        key,
         "--tls-cert-file",
-        &certificate,
+        certificate,
         "--tls-auth-clients",
         "no",
     ];
@@ -58,10 +41,10 @@ fn a_certificate_is_looked_at() {
             .output()
             .unwrap()
     };
-    let trusted = inside("localhost", &certificate);
+    let trusted = inside("localhost", certificate);
     ended_well(&trusted);
     assert!(String::from_utf8_lossy(&trusted.stdout).contains("granted"), "{trusted:?}");
-    let other_name = inside("127.0.0.1", &certificate);
+    let other_name = inside("127.0.0.1", certificate);
     ended_well(&other_name);
     assert!(String::from_utf8_lossy(&other_name.stdout).contains("refused"), "{other_name:?}");
 }

@@ -2,6 +2,7 @@
 // Each test file uses its own part; helpers outside a #[test] function are tests all the same.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod certificate;
 pub mod guard;
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -66,37 +66,56 @@ BEGIN
     END IF;
 END $lease$;
 
--- Adds a hold that has ended, unless its end is told already, and now and then forgets the oldest beyond `keep`.
--- The outcomes and results are numbered as in the program.
+-- Writes down how the hold in a locked row has ended, before another takes its place, unless that is told already. The
+-- outcomes and results are numbered as in the program.
 CREATE OR REPLACE FUNCTION {schema}.lease_remember_1(
-    r {schema}.lease_row, ended bigint, how integer, result integer, why text, keep integer
+    p_name bytea, ended bigint, how integer, result integer, why text, keep integer
 ) RETURNS void LANGUAGE plpgsql AS $lease$
 BEGIN
-    IF keep = 0 OR r.token IS NULL OR r.retained THEN
-        RETURN;
-    END IF;
-    INSERT INTO {schema}.lease_history AS h
-    VALUES (r.name, r.token, r.owner, r.label, r.identity, r.granted_at, r.renewed_at, r.renewals, ended, how, result, why)
-    ON CONFLICT DO NOTHING;
-    IF r.holds % 16 = 0 THEN
-        DELETE FROM {schema}.lease_history AS h WHERE h.name = r.name AND h.token <= (
-            SELECT o.token FROM {schema}.lease_history AS o WHERE o.name = r.name ORDER BY o.token DESC LIMIT 1 OFFSET keep);
+    IF keep > 0 THEN
+        INSERT INTO {schema}.lease_history AS h
+        SELECT t.name, t.slot, t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, ended, how,
+            result, why
+        FROM {schema}.lease_row AS t WHERE t.name = p_name AND t.token IS NOT NULL AND NOT t.retained
+        ON CONFLICT (name, slot) DO UPDATE SET
+            token = excluded.token, owner = excluded.owner, label = excluded.label, identity = excluded.identity,
+            granted_at = excluded.granted_at, renewed_at = excluded.renewed_at, renewals = excluded.renewals,
+            ends_at = excluded.ends_at, outcome = excluded.outcome, result = excluded.result, reason = excluded.reason
+        WHERE h.token < excluded.token;
     END IF;
 END $lease$;
 
--- The last token, the next one being greater; 9223372036854775807 where there is none.
-CREATE OR REPLACE FUNCTION {schema}.lease_last_1(r {schema}.lease_row, s {schema}.lease_store, wall bigint)
+-- The place in the history of the hold after this one.
+CREATE OR REPLACE FUNCTION {schema}.lease_next_slot_1(slot integer, keep integer)
+RETURNS integer LANGUAGE sql IMMUTABLE AS $lease$
+    SELECT CASE WHEN slot + 1 < keep THEN slot + 1 ELSE 0 END
+$lease$;
+
+-- The token below the first one of a name that has none.
+CREATE OR REPLACE FUNCTION {schema}.lease_before_first_1(floor bigint, wall bigint)
 RETURNS bigint LANGUAGE plpgsql AS $lease$
 DECLARE
     pruned bigint;
 BEGIN
-    IF r.last_issued > 0 THEN
-        RETURN greatest(r.last_issued, s.floor);
-    END IF;
     -- Held to the commit: a prune that raises the floor comes before this grant or after it, never in its middle.
     LOCK TABLE {schema}.lease_floor IN ROW SHARE MODE;
     SELECT f.floor INTO STRICT pruned FROM {schema}.lease_floor AS f;
-    RETURN greatest(wall, s.floor, pruned);
+    RETURN greatest(wall, floor, pruned);
+END $lease$;
+
+-- Locks a name that had no row a moment ago: by an empty one where it still has none, which it says.
+CREATE OR REPLACE FUNCTION {schema}.lease_make_1(p_name bytea) RETURNS boolean LANGUAGE plpgsql AS $lease$
+BEGIN
+    LOOP
+        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0) ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN true;
+        END IF;
+        PERFORM FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+        IF FOUND THEN
+            RETURN false;
+        END IF;
+    END LOOP;
 END $lease$;
 
 -- What is told must be on the disk before it is told, however lax the server is set; what was only looked at need not.
@@ -114,45 +133,48 @@ CREATE OR REPLACE FUNCTION {schema}.lease_acquire_1(
     p_once text, p_again boolean, p_keep integer, p_wait integer
 ) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
 DECLARE
-    s {schema}.lease_store;
     r {schema}.lease_row;
     answer {schema}.lease_answer_1;
     made boolean := false;
     wrote boolean := false;
+    here bigint;
+    floor bigint;
+    grants_from bigint;
+    same_history boolean;
+    withdrawn boolean;
     wall bigint;
     at bigint;
     last bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
-    LOOP
-        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
-        EXIT WHEN FOUND;
-        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0)
-        ON CONFLICT DO NOTHING RETURNING * INTO r;
-        made := FOUND;
-        EXIT WHEN made;
-    END LOOP;
-    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
-    wall := {schema}.lease_clock_1();
-    at := greatest(wall, r.observed);
-    answer.epoch := s.epoch;
-    IF s.timeline <> {schema}.lease_timeline_1() THEN
-        answer.code := 'lost';
-    ELSIF p_epoch <> s.epoch THEN
-        answer.code := 'new epoch';
-        answer.believed := p_epoch;
-    ELSIF p_once IS NOT NULL AND EXISTS (
-        SELECT FROM {schema}.lease_done AS d WHERE d.name = p_name AND d.once = p_once
-    ) THEN
-        answer.code := 'done';
+    SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        made := {schema}.lease_make_1(p_name);
+        SELECT * INTO STRICT r FROM {schema}.lease_row AS t WHERE t.name = p_name;
+    END IF;
+    SELECT s.epoch, s.floor, s.grants_from, s.timeline = {schema}.lease_timeline_1(),
+        EXISTS (SELECT FROM {schema}.lease_withdrawn AS w WHERE w.name = p_name AND w.owner = p_owner),
+        {schema}.lease_clock_1()
+    INTO STRICT here, floor, grants_from, same_history, withdrawn, wall FROM {schema}.lease_store AS s;
+    IF p_once IS NOT NULL THEN
         SELECT d.token, d.owner, d.label, d.once, d.at
         INTO answer.end_token, answer.end_owner, answer.end_label, answer.end_once, answer.end_at
         FROM {schema}.lease_done AS d WHERE d.name = p_name AND d.once = p_once;
-    ELSIF EXISTS (SELECT FROM {schema}.lease_withdrawn AS w WHERE w.name = p_name AND w.owner = p_owner) THEN
+    END IF;
+    at := greatest(wall, r.observed);
+    answer.epoch := here;
+    IF NOT same_history THEN
+        answer.code := 'lost';
+    ELSIF p_epoch <> here THEN
+        answer.code := 'new epoch';
+        answer.believed := p_epoch;
+    ELSIF answer.end_token IS NOT NULL THEN
+        answer.code := 'done';
+    ELSIF withdrawn THEN
         answer.code := 'withdrawn';
     ELSIF r.owner = p_owner AND p_attempt <= r.attempt THEN
         -- A doubled or delayed request: it is told what its owner already has, or that it is too late.
-        IF r.token IS NULL OR r.epoch <> s.epoch OR r.retained THEN
+        IF r.token IS NULL OR r.epoch <> here OR r.retained THEN
             answer.code := 'answered before';
         ELSIF at < r.expires_at THEN
             answer.code := 'granted';
@@ -162,37 +184,35 @@ BEGIN
             -- The answer says that the lease is over: that has to stay so.
             answer.code := 'run out';
             wrote := true;
-            UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
-            PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+            PERFORM {schema}.lease_expire_1(p_name, at, r.expires_at, p_keep);
         END IF;
     ELSIF p_ttl <= 0 THEN
         answer := {schema}.lease_refusal_1(answer, r, at, 'invalid ttl');
     ELSIF r.token IS NOT NULL AND at < r.expires_at AND NOT (p_again AND r.owner = p_owner AND NOT r.retained) THEN
         answer := {schema}.lease_refusal_1(answer, r, at, 'occupied');
     ELSE
-        last := {schema}.lease_last_1(r, s, wall);
+        last := CASE WHEN r.last_issued > 0 THEN greatest(r.last_issued, floor)
+            ELSE {schema}.lease_before_first_1(floor, wall) END;
         IF last = 9223372036854775807 THEN
             answer := {schema}.lease_refusal_1(answer, r, at, 'exhausted');
-        ELSIF at < s.grants_from THEN
+        ELSIF at < grants_from THEN
             answer.code := 'held back';
-            answer.remaining := s.grants_from - at;
+            answer.remaining := grants_from - at;
         ELSE
             answer.code := 'granted';
             answer.token := last + 1;
             answer.remaining := p_ttl;
             wrote := true;
+            IF p_keep > 0 AND r.token IS NOT NULL THEN
+                PERFORM {schema}.lease_remember_1(
+                    p_name, least(at, r.expires_at), CASE WHEN at < r.expires_at THEN 5 ELSE 2 END, 0, NULL, p_keep);
+            END IF;
             UPDATE {schema}.lease_row AS t SET
                 last_issued = last + 1, observed = at, owner = p_owner, attempt = p_attempt, token = last + 1,
-                granted_at = at, expires_at = at + p_ttl, epoch = s.epoch, retained = false,
-                label = p_label, identity = p_identity, renewed_at = at, renewals = 0, holds = t.holds + 1
+                granted_at = at, expires_at = at + p_ttl, epoch = here, retained = false,
+                label = p_label, identity = p_identity, renewed_at = at, renewals = 0,
+                slot = {schema}.lease_next_slot_1(t.slot, p_keep)
             WHERE t.name = p_name;
-            IF r.token IS NOT NULL THEN
-                IF at < r.expires_at THEN
-                    PERFORM {schema}.lease_remember_1(r, at, 5, 0, NULL, p_keep);
-                ELSE
-                    PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
-                END IF;
-            END IF;
         END IF;
     END IF;
     IF made AND NOT wrote THEN
@@ -229,6 +249,37 @@ BEGIN
     END IF;
 END $lease$;
 
+-- Whether the caller's lease is the one that is held now, in this epoch, and goes on.
+CREATE OR REPLACE FUNCTION {schema}.lease_stands_1(
+    token bigint, owner bigint, epoch bigint, expires_at bigint, retained boolean,
+    p_token bigint, p_owner bigint, p_epoch bigint, here bigint, at bigint
+) RETURNS boolean LANGUAGE sql IMMUTABLE AS $lease$
+    SELECT token = p_token AND owner = p_owner AND epoch = here AND (p_epoch IS NULL OR p_epoch = here)
+        AND NOT retained AND at < expires_at
+$lease$;
+
+-- Why a lease that is not the one held now can be neither renewed nor released.
+CREATE OR REPLACE FUNCTION {schema}.lease_not_held_1(
+    INOUT answer {schema}.lease_answer_1, r {schema}.lease_row, at bigint, p_owner bigint, p_token bigint
+) LANGUAGE plpgsql AS $lease$
+BEGIN
+    answer := {schema}.lease_refusal_1(answer, r, at, CASE
+        WHEN r.token IS NULL THEN 'vacant'
+        WHEN r.owner <> p_owner THEN 'wrong owner'
+        WHEN r.token <> p_token THEN 'stale token'
+        ELSE 'expired'
+    END);
+END $lease$;
+
+-- An answer that says that a lease is over has to stay true.
+CREATE OR REPLACE FUNCTION {schema}.lease_expire_1(
+    p_name bytea, at bigint, ended bigint, keep integer
+) RETURNS void LANGUAGE plpgsql AS $lease$
+BEGIN
+    UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
+    PERFORM {schema}.lease_remember_1(p_name, ended, 2, 0, NULL, keep);
+END $lease$;
+
 -- `p_skip`: a row that somebody has locked is not waited for; the answer is then 'locked'.
 CREATE OR REPLACE FUNCTION {schema}.lease_renew_1(
     p_name bytea, p_owner bigint, p_token bigint, p_ttl bigint, p_epoch bigint, p_skip boolean, p_keep integer,
@@ -256,37 +307,37 @@ BEGIN
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
     at := greatest(wall, r.observed);
-    answer := {schema}.lease_usable_1(answer, r, s, p_name, p_owner, p_token, p_epoch, wall);
-    IF answer.code IS NOT NULL THEN
-        NULL;
-    ELSIF r.retained AND r.token = p_token AND p_ttl > 0 THEN
-        -- It was released; nothing extends it, whatever was in flight.
-        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
-        answer.vacated_token := r.vacated_token;
-        answer.vacated_owner := r.vacated_owner;
-        answer.vacated_how := r.vacated_how;
-    ELSIF p_ttl <= 0 THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'invalid ttl');
-    ELSIF r.token IS NULL THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
-    ELSIF r.owner <> p_owner THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'wrong owner');
-    ELSIF r.token <> p_token THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'stale token');
-    ELSIF at >= r.expires_at THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'expired');
-        wrote := true;
-        UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
-        PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
-    ELSE
+    IF s.timeline = {schema}.lease_timeline_1() AND p_ttl > 0 AND {schema}.lease_stands_1(
+        r.token, r.owner, r.epoch, r.expires_at, r.retained, p_token, p_owner, p_epoch, s.epoch, at)
+    THEN
         until := greatest(at + p_ttl, r.expires_at);
         answer.code := 'renewed';
+        answer.epoch := s.epoch;
         answer.token := p_token;
         answer.remaining := until - at;
         wrote := true;
         UPDATE {schema}.lease_row AS t SET
             observed = at, expires_at = until, renewed_at = at, renewals = t.renewals + 1
         WHERE t.name = p_name;
+    ELSE
+        answer := {schema}.lease_usable_1(answer, r, s, p_name, p_owner, p_token, p_epoch, wall);
+        IF answer.code IS NOT NULL THEN
+            NULL;
+        ELSIF r.retained AND r.token = p_token AND p_ttl > 0 THEN
+            -- It was released; nothing extends it, whatever was in flight.
+            answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
+            answer.vacated_token := r.vacated_token;
+            answer.vacated_owner := r.vacated_owner;
+            answer.vacated_how := r.vacated_how;
+        ELSIF p_ttl <= 0 THEN
+            answer := {schema}.lease_refusal_1(answer, r, at, 'invalid ttl');
+        ELSE
+            answer := {schema}.lease_not_held_1(answer, r, at, p_owner, p_token);
+            wrote := answer.code = 'expired';
+            IF wrote THEN
+                PERFORM {schema}.lease_expire_1(p_name, at, r.expires_at, p_keep);
+            END IF;
+        END IF;
     END IF;
     IF NOT p_skip THEN
         PERFORM {schema}.lease_durable_1(wrote);
@@ -294,22 +345,62 @@ BEGIN
     RETURN answer;
 END $lease$;
 
--- One decision each, in the order of their names, so that two of these never wait for each other; `n` counts as asked.
+-- One decision each, in the order of their names and without waiting, so that two of these never stop each other. Where all
+-- of them are there and free, those that are simply renewed are so by one statement, and answered in one row; the others are
+-- decided one by one. `n` counts as asked; `remains` goes with it where there may be more than one.
+--
+-- The plan is the same for any names: to look for a better one would take as long as the renewals.
 CREATE OR REPLACE FUNCTION {schema}.lease_renew_many_1(
     p_names bytea[], p_owners bigint[], p_tokens bigint[], p_ttls bigint[], p_epochs bigint[], p_keep integer,
     p_wait integer
-) RETURNS TABLE (n bigint, answer {schema}.lease_answer_1) LANGUAGE plpgsql AS $lease$
+) RETURNS TABLE (n bigint[], remains bigint[], answer {schema}.lease_answer_1)
+LANGUAGE plpgsql SET plan_cache_mode = 'force_generic_plan' AS $lease$
 DECLARE
+    s {schema}.lease_store;
+    wall bigint;
+    locked tid[];
+    renewed bigint[];
     asked record;
 BEGIN
     PERFORM {schema}.lease_durable_1(true);
+    SELECT array_agg(l.ctid) INTO locked FROM (
+        SELECT t.ctid FROM {schema}.lease_row AS t WHERE t.name = ANY (p_names) ORDER BY t.name FOR UPDATE SKIP LOCKED
+    ) AS l;
+    SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
+    wall := {schema}.lease_clock_1();
+    -- Where they were asked for in order, and none twice, each of them stands beside its own row.
+    IF cardinality(locked) = cardinality(p_names) AND s.timeline = {schema}.lease_timeline_1() THEN
+        WITH done AS (
+            UPDATE {schema}.lease_row AS t SET
+                observed = greatest(wall, t.observed), renewed_at = greatest(wall, t.observed),
+                expires_at = greatest(greatest(wall, t.observed) + a.ttl, t.expires_at), renewals = t.renewals + 1
+            FROM unnest(locked, p_names, p_owners, p_tokens, p_ttls, p_epochs)
+                WITH ORDINALITY AS a (ctid, name, owner, token, ttl, epoch, n)
+            WHERE t.ctid = a.ctid AND t.name = a.name AND a.ttl > 0 AND {schema}.lease_stands_1(
+                t.token, t.owner, t.epoch, t.expires_at, t.retained, a.token, a.owner, a.epoch, s.epoch,
+                greatest(wall, t.observed))
+            RETURNING a.n, t.expires_at - t.observed AS remains
+        )
+        SELECT array_agg(d.n), array_agg(d.remains) INTO renewed, remains FROM done AS d;
+        IF renewed IS NOT NULL THEN
+            n := renewed;
+            answer.code := 'renewed';
+            answer.epoch := s.epoch;
+            RETURN NEXT;
+            IF cardinality(renewed) = cardinality(p_names) THEN
+                RETURN;
+            END IF;
+        END IF;
+    END IF;
     FOR asked IN
         SELECT u.* FROM unnest(p_names, p_owners, p_tokens, p_ttls, p_epochs)
-            WITH ORDINALITY AS u (name, owner, token, ttl, epoch, n) ORDER BY u.name, u.n
+            WITH ORDINALITY AS u (name, owner, token, ttl, epoch, n)
+        WHERE NOT EXISTS (SELECT FROM unnest(renewed) AS d (n) WHERE d.n = u.n) ORDER BY u.name, u.n
     LOOP
-        n := asked.n;
         answer := {schema}.lease_renew_1(
             asked.name, asked.owner, asked.token, asked.ttl, asked.epoch, true, p_keep, p_wait);
+        n := ARRAY[asked.n];
+        remains := NULL;
         RETURN NEXT;
     END LOOP;
 END $lease$;
@@ -331,25 +422,12 @@ BEGIN
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
     at := greatest(wall, r.observed);
-    answer := {schema}.lease_usable_1(answer, r, s, p_name, p_owner, p_token, p_epoch, wall);
-    IF answer.code IS NOT NULL THEN
-        NULL;
-    ELSIF r.vacated_token = p_token AND r.vacated_owner = p_owner AND r.vacated_how = 1 THEN
-        answer.code := 'already released';
-    ELSIF r.token IS NULL THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'vacant');
-    ELSIF r.owner <> p_owner THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'wrong owner');
-    ELSIF r.token <> p_token THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'stale token');
-    ELSIF at >= r.expires_at THEN
-        answer := {schema}.lease_refusal_1(answer, r, at, 'expired');
+    IF s.timeline = {schema}.lease_timeline_1() AND {schema}.lease_stands_1(
+        r.token, r.owner, r.epoch, r.expires_at, r.retained, p_token, p_owner, p_epoch, s.epoch, at)
+    THEN
         wrote := true;
-        UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
-        PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
-    ELSE
-        wrote := true;
-        PERFORM {schema}.lease_remember_1(r, at, 1, p_result, NULL, p_keep);
+        answer.epoch := s.epoch;
+        PERFORM {schema}.lease_remember_1(p_name, at, 1, p_result, NULL, p_keep);
         IF p_result = 1 THEN
             INSERT INTO {schema}.lease_good AS g VALUES (p_name, p_token, p_owner, r.label, p_once, wall)
             ON CONFLICT (name) DO UPDATE SET
@@ -375,6 +453,19 @@ BEGIN
                 vacated_token = p_token, vacated_owner = p_owner, vacated_how = 1
             WHERE t.name = p_name;
         END IF;
+    ELSE
+        answer := {schema}.lease_usable_1(answer, r, s, p_name, p_owner, p_token, p_epoch, wall);
+        IF answer.code IS NOT NULL THEN
+            NULL;
+        ELSIF r.vacated_token = p_token AND r.vacated_owner = p_owner AND r.vacated_how = 1 THEN
+            answer.code := 'already released';
+        ELSE
+            answer := {schema}.lease_not_held_1(answer, r, at, p_owner, p_token);
+            wrote := answer.code = 'expired';
+            IF wrote THEN
+                PERFORM {schema}.lease_expire_1(p_name, at, r.expires_at, p_keep);
+            END IF;
+        END IF;
     END IF;
     PERFORM {schema}.lease_durable_1(wrote);
     RETURN answer;
@@ -393,14 +484,11 @@ DECLARE
     at bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
-    LOOP
-        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
-        EXIT WHEN FOUND;
-        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0)
-        ON CONFLICT DO NOTHING RETURNING * INTO r;
-        made := FOUND;
-        EXIT WHEN made;
-    END LOOP;
+    SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        made := {schema}.lease_make_1(p_name);
+        SELECT * INTO STRICT r FROM {schema}.lease_row AS t WHERE t.name = p_name;
+    END IF;
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
     at := greatest(wall, r.observed);
@@ -410,15 +498,14 @@ BEGIN
     ELSIF r.token IS NOT NULL AND r.owner = p_owner AND NOT r.retained THEN
         IF at < r.expires_at THEN
             answer.code := 'released';
-            PERFORM {schema}.lease_remember_1(r, at, 4, 0, NULL, p_keep);
+            PERFORM {schema}.lease_remember_1(p_name, at, 4, 0, NULL, p_keep);
             UPDATE {schema}.lease_row AS t SET
                 observed = at, token = NULL, label = NULL, identity = NULL,
                 vacated_token = r.token, vacated_owner = p_owner, vacated_how = 3
             WHERE t.name = p_name;
         ELSE
             answer := {schema}.lease_refusal_1(answer, r, at, 'expired');
-            UPDATE {schema}.lease_row AS t SET observed = at WHERE t.name = p_name;
-            PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
+            PERFORM {schema}.lease_expire_1(p_name, at, r.expires_at, p_keep);
         END IF;
     ELSIF r.vacated_owner = p_owner AND r.vacated_how <> 2 THEN
         answer.code := 'already released';
@@ -451,16 +538,14 @@ DECLARE
     at bigint;
     last bigint;
     burnt bigint;
+    place integer;
 BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
-    LOOP
-        SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
-        EXIT WHEN FOUND;
-        INSERT INTO {schema}.lease_row AS t (name, last_issued, observed) VALUES (p_name, 0, 0)
-        ON CONFLICT DO NOTHING RETURNING * INTO r;
-        made := FOUND;
-        EXIT WHEN made;
-    END LOOP;
+    SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        made := {schema}.lease_make_1(p_name);
+        SELECT * INTO STRICT r FROM {schema}.lease_row AS t WHERE t.name = p_name;
+    END IF;
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
     at := greatest(wall, r.observed);
@@ -472,7 +557,8 @@ BEGIN
     ELSIF p_expect <> r.token THEN
         answer := {schema}.lease_refusal_1(answer, r, at, 'stale token');
     ELSE
-        last := {schema}.lease_last_1(r, s, wall);
+        last := CASE WHEN r.last_issued > 0 THEN greatest(r.last_issued, s.floor)
+            ELSE {schema}.lease_before_first_1(s.floor, wall) END;
         -- The lease is broken also where there is no token left to burn.
         IF last = 9223372036854775807 THEN
             answer.code := 'exhausted';
@@ -482,23 +568,26 @@ BEGIN
             answer.token := burnt;
         END IF;
         wrote := true;
+        IF r.token IS NOT NULL AND NOT r.retained AND at < r.expires_at THEN
+            PERFORM {schema}.lease_remember_1(p_name, at, 3, 0, p_reason, p_keep);
+        ELSE
+            PERFORM {schema}.lease_remember_1(p_name, r.expires_at, 2, 0, NULL, p_keep);
+            IF p_keep > 0 AND burnt IS NOT NULL THEN
+                -- As the hold of nobody, that was over at once.
+                place := {schema}.lease_next_slot_1(r.slot, p_keep);
+                DELETE FROM {schema}.lease_history AS h WHERE h.name = p_name AND h.slot = place;
+                INSERT INTO {schema}.lease_history AS h
+                VALUES (p_name, place, burnt, 0, NULL, NULL, wall, wall, 0, wall, 3, 0, p_reason);
+            END IF;
+        END IF;
         UPDATE {schema}.lease_row AS t SET
             last_issued = coalesce(burnt, last), observed = at, token = NULL, retained = false, label = NULL,
-            identity = NULL, holds = t.holds + 1,
+            identity = NULL, slot = coalesce(place, t.slot),
             -- The holder of what is held back had released it, and may ask again whether it did.
             vacated_token = CASE WHEN r.token IS NULL OR r.retained THEN r.vacated_token ELSE r.token END,
             vacated_owner = CASE WHEN r.token IS NULL OR r.retained THEN r.vacated_owner ELSE r.owner END,
             vacated_how = CASE WHEN r.token IS NULL OR r.retained THEN r.vacated_how ELSE 2 END
         WHERE t.name = p_name;
-        IF r.token IS NOT NULL AND NOT r.retained AND at < r.expires_at THEN
-            PERFORM {schema}.lease_remember_1(r, at, 3, 0, p_reason, p_keep);
-        ELSE
-            PERFORM {schema}.lease_remember_1(r, r.expires_at, 2, 0, NULL, p_keep);
-            IF p_keep > 0 AND burnt IS NOT NULL THEN
-                INSERT INTO {schema}.lease_history AS h
-                VALUES (p_name, burnt, 0, NULL, NULL, wall, wall, 0, wall, 3, 0, p_reason) ON CONFLICT DO NOTHING;
-            END IF;
-        END IF;
     END IF;
     IF made AND NOT wrote THEN
         DELETE FROM {schema}.lease_row AS t WHERE t.name = p_name;
@@ -531,8 +620,8 @@ BEGIN
     DELETE FROM {schema}.lease_row AS t WHERE t.name = ANY (names);
     GET DIAGNOSTICS resources = ROW_COUNT;
     more := resources = p_at_once;
-    DELETE FROM {schema}.lease_history AS h WHERE (h.name, h.token) IN (
-        SELECT o.name, o.token FROM {schema}.lease_history AS o WHERE o.ends_at <= before LIMIT p_at_once);
+    DELETE FROM {schema}.lease_history AS h WHERE (h.name, h.slot) IN (
+        SELECT o.name, o.slot FROM {schema}.lease_history AS o WHERE o.ends_at <= before LIMIT p_at_once);
     GET DIAGNOSTICS history = ROW_COUNT;
     more := more OR history = p_at_once;
     DELETE FROM {schema}.lease_done AS d WHERE d.at <= before AND NOT EXISTS (
@@ -572,8 +661,10 @@ BEGIN
         grants_from = CASE WHEN p_dead THEN 0 ELSE wall + p_max_ttl END,
         system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c),
         timeline = {schema}.lease_timeline_1();
+    DELETE FROM {schema}.lease_history AS h USING {schema}.lease_row AS t
+    WHERE h.name = t.name AND h.slot = t.slot AND h.token < t.token AND wall < t.expires_at AND NOT t.retained;
     INSERT INTO {schema}.lease_history AS h
-    SELECT t.name, t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, wall, 6, 0, NULL
+    SELECT t.name, t.slot, t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, wall, 6, 0, NULL
     FROM {schema}.lease_row AS t WHERE t.token IS NOT NULL AND wall < t.expires_at AND NOT t.retained
     ON CONFLICT DO NOTHING;
     IF p_dead THEN

@@ -39,11 +39,14 @@ CREATE TABLE IF NOT EXISTS {schema}.lease_row (
     vacated_how integer,
     renewed_at bigint,
     renewals bigint,
-    holds bigint NOT NULL DEFAULT 0
+    slot integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
+-- Holds that have ended. A resource has so many places for them as holds are kept, and the next one takes the place of the
+-- oldest: nothing has to be deleted, and no index entry be made. `lease_row.slot` is the place of the hold that goes on.
 CREATE TABLE IF NOT EXISTS {schema}.lease_history (
     name bytea NOT NULL,
+    slot integer NOT NULL,
     token bigint NOT NULL,
     owner bigint NOT NULL,
     label text,
@@ -55,8 +58,8 @@ CREATE TABLE IF NOT EXISTS {schema}.lease_history (
     outcome integer NOT NULL,
     result integer NOT NULL,
     reason text,
-    PRIMARY KEY (name, token)
-);
+    PRIMARY KEY (name, slot)
+) WITH (fillfactor = 80);
 
 CREATE TABLE IF NOT EXISTS {schema}.lease_good (
     name bytea PRIMARY KEY,

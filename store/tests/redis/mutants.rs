@@ -1,0 +1,237 @@
+//! The script that decides, broken in one place at a time: what decides there is checked by something each time.
+//!
+//! A proxy asks the server for the broken script where the store asks for the right one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_machines::Rejection;
+use lease_machines_store::conformance::{self, Fixture, Subject};
+use lease_machines_store::{RedisStore, Renewed, Store, StoreError};
+
+use crate::common::{TestClock, block_on, claim, granted, lease};
+use crate::proxy::Proxy;
+use crate::servers::redis::{FORGETFUL, RedisServer};
+use crate::support::namespace;
+
+const SCRIPT: &str = include_str!("../../src/redis/decide.lua");
+
+/// What is broken, as what is found and what stands in its place, and the case of the suite that notices it; without one it
+/// is a clock that is set back.
+type Mutant = (&'static str, &'static str, &'static str, Option<&'static str>);
+
+const MUTANTS: &[Mutant] = &[
+    (
+        "no look at the epoch before a grant",
+        "if believed ~= '' and believed ~= epoch then return say('epoch') end",
+        "",
+        Some("a request for another epoch changes nothing, and says so"),
+    ),
+    (
+        "no look at a lease's epoch",
+        "if of_another_epoch(owner, token) then return say('epoch') end",
+        "",
+        Some("a lease of an old epoch is neither released nor echoed"),
+    ),
+    (
+        "a lease goes on at its deadline",
+        "return held and at < row[UNTIL] end",
+        "return held and at <= row[UNTIL] end",
+        Some("1 ms, 500 ms and 1.5 s are exact"),
+    ),
+    (
+        "the last token is not written",
+        "= token, owner, token, at, at + ttl, epoch",
+        "= row[LAST], owner, token, at, at + ttl, epoch",
+        Some("tokens rise across release, expiry and rotation"),
+    ),
+    (
+        "a token is the one before",
+        "return less(last, GREATEST) and plus_one(last)",
+        "return less(last, GREATEST) and last",
+        Some("tokens rise across release, expiry and rotation"),
+    ),
+    (
+        "numbers lose digits",
+        "local function digits(number) return string.format('%.0f', number) end",
+        "local function digits(number) return tostring(number) end",
+        Some("tokens rise across release, expiry and rotation"),
+    ),
+    (
+        "the last attempt counts for nothing",
+        "row[ASKER] == owner and not less(row[ATTEMPT], attempt)",
+        "false",
+        Some("an echo is answered with what remains of the grant"),
+    ),
+    (
+        "the same attempt is decided twice",
+        "row[ASKER] == owner and not less(row[ATTEMPT], attempt)",
+        "row[ASKER] == owner and less(attempt, row[ATTEMPT])",
+        Some("a doubled acquire is one grant"),
+    ),
+    (
+        "a renewal shortens",
+        "row[UNTIL] = math.max(row[UNTIL], at + ttl)",
+        "row[UNTIL] = at + ttl",
+        Some("a renewal extends and never shortens"),
+    ),
+    (
+        "the ttl of a grant is doubled",
+        "= token, owner, token, at, at + ttl, epoch",
+        "= token, owner, token, at, at + 2 * ttl, epoch",
+        Some("a lease keeps others out until its deadline and not longer"),
+    ),
+    (
+        "nobody looks whose lease it is",
+        "if row[OWNER] ~= owner then return rejected('WrongOwner') end",
+        "",
+        Some("only the owner, under its token, renews and releases"),
+    ),
+    (
+        "nobody looks at the token",
+        "if row[TOKEN] ~= token then return rejected('StaleToken') end",
+        "",
+        Some("only the owner, under its token, renews and releases"),
+    ),
+    (
+        "another's live lease is taken over",
+        "not (again and row[KEPT] == 0 and row[OWNER] == owner)",
+        "not (again and row[KEPT] == 0)",
+        Some("random operations are decided as the core decides"),
+    ),
+    (
+        "what is held back is renewed",
+        "if held and row[KEPT] == 1 and row[TOKEN] == token and ttl > 0 then",
+        "if false then",
+        Some("at_least holds the resource back, from its grant on"),
+    ),
+    (
+        "a once-key counts for nothing",
+        "if found[7] then return say('done', cmsgpack.unpack(found[7])) end",
+        "",
+        Some("work done under a once-key is not done again"),
+    ),
+    (
+        "a revoke breaks whatever is there",
+        "if expect ~= '' and row[TOKEN] ~= expect then return rejected('StaleToken') end",
+        "",
+        Some("a revoke breaks the lease that was meant, and no other"),
+    ),
+    (
+        "grants begin at once in a new epoch",
+        "if at < grants_from then return say('held back', grants_from - at) end",
+        "",
+        Some("where old holders may be at work, nothing is granted"),
+    ),
+    (
+        "a lost history goes unnoticed",
+        "rewound = 1 end",
+        "rewound = 0 end",
+        Some("a token that was never issued shows a lost history"),
+    ),
+    (
+        "a second release is not known for one",
+        "then return say('already') end\n  look_for_loss",
+        "then return rejected('Vacant') end\n  look_for_loss",
+        Some("a second release of a token is already released"),
+    ),
+    ("no clamp by what was observed", "local at = math.max(now, row[SEEN])", "local at = now", None),
+    (
+        "an expiry that is told and not written",
+        "  tell('expired')\n  write()\n  return rejected('Expired')",
+        "  return rejected('Expired')",
+        None,
+    ),
+];
+
+/// A server on which the store's script is this one.
+struct Broken {
+    _server: RedisServer,
+    proxy: Proxy,
+}
+
+impl Broken {
+    fn new(script: &str) -> Self {
+        let server = RedisServer::start(FORGETFUL);
+        let right = redis::Script::new(SCRIPT).get_hash().to_owned();
+        let loaded = server.command(&["SCRIPT", "LOAD", script]);
+        assert_eq!(loaded.len(), right.len(), "{loaded}");
+        let proxy = Proxy::replacing(server.port, Some((right, loaded)));
+        Self { _server: server, proxy }
+    }
+
+    fn store(&self, namespace: &str, clock: &Arc<TestClock>) -> RedisStore {
+        let url = format!("redis://127.0.0.1:{}/0?timeout=20s", self.proxy.port);
+        let store =
+            RedisStore::open_with(&url, |options| options.namespace(namespace).clock(Arc::clone(clock) as _));
+        store.unwrap()
+    }
+}
+
+struct Fresh(Arc<RedisStore>, Arc<TestClock>);
+
+impl Subject for Broken {
+    fn name(&self) -> String {
+        "a broken script".to_owned()
+    }
+
+    fn fresh(&self) -> Result<Box<dyn Fixture>, StoreError> {
+        let clock = TestClock::new("boot");
+        let store = Arc::new(self.store(&namespace(), &clock));
+        store.migrate()?;
+        Ok(Box::new(Fresh(store, clock)))
+    }
+}
+
+impl Fixture for Fresh {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.0) as Arc<dyn Store>
+    }
+
+    fn pass(&self, time: Duration) {
+        self.1.advance(time);
+    }
+}
+
+/// Whether a lease that is over stays so, also when the clock is set back.
+fn stays_over(broken: &Broken) -> bool {
+    let clock = TestClock::new("boot");
+    let store = broken.store(&namespace(), &clock);
+    store.migrate().unwrap();
+    let ttl = Duration::from_secs(60);
+    let held = lease("job", 1, granted(&store, claim("job", 1)));
+    let is_expired = || {
+        let answer = block_on(store.renew(held.clone(), ttl)).unwrap();
+        matches!(answer, Renewed::Rejected(why) if why.reason == Rejection::Expired)
+    };
+    clock.advance(ttl);
+    assert!(is_expired(), "at its deadline");
+    clock.step_wall(-30);
+    is_expired()
+}
+
+#[test]
+fn a_clock_that_is_set_back_revives_nothing() {
+    assert!(stays_over(&Broken::new(SCRIPT)));
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    let mut survivors = Vec::new();
+    for (what, found, instead, case) in MUTANTS {
+        assert!(SCRIPT.contains(found), "the script has no {found:?}: adapt the mutant {what:?}");
+        let broken = Broken::new(&SCRIPT.replace(found, instead));
+        let caught = match case {
+            Some(case) => {
+                let report = conformance::run_only(&broken, &[case]);
+                assert_eq!(report.ran + report.failed.len(), 1, "{what}: {report}");
+                report.failed.first().is_some_and(|failed| failed.case == *case)
+            }
+            None => !stays_over(&broken),
+        };
+        if !caught {
+            survivors.push(what);
+        }
+    }
+    assert!(survivors.is_empty(), "nothing noticed: {survivors:?}");
+}
