@@ -616,7 +616,7 @@ BEGIN
         LIMIT p_at_once FOR UPDATE SKIP LOCKED
     ) AS old;
     UPDATE {schema}.lease_floor AS f SET floor = greatest(f.floor, coalesce(greatest_token, 0))
-    RETURNING f.floor INTO floor;
+    RETURNING greatest(f.floor, (SELECT s.floor FROM {schema}.lease_store AS s)) INTO floor;
     DELETE FROM {schema}.lease_row AS t WHERE t.name = ANY (names);
     GET DIAGNOSTICS resources = ROW_COUNT;
     more := resources = p_at_once;
