@@ -117,10 +117,6 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct ReadmeOfTheProject;
-
 mod clock;
 mod error;
 mod fence;
