@@ -2,8 +2,11 @@
 // Helpers outside a #[test] function are tests all the same.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod calls;
+mod engine;
 mod mysql;
 mod postgres;
+mod refusals;
 mod servers;
 // The other tests of the command use the rest of it.
 #[allow(dead_code)]

@@ -7,3 +7,5 @@ pub mod guard;
 pub mod mysql;
 #[path = "../../../store/tests/servers/postgres.rs"]
 pub mod postgres;
+#[path = "../../../store/tests/servers/redis.rs"]
+pub mod redis;
