@@ -11,6 +11,7 @@ mod history;
 mod ls;
 mod man;
 mod migrate;
+mod moving;
 mod prune;
 mod release;
 mod renew;
@@ -113,7 +114,7 @@ fn unknown_answer() -> Failure {
     Failure::new(Exit::Failed, "the store gave an answer that this version of lease does not know")
 }
 
-fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

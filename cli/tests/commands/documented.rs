@@ -43,6 +43,10 @@ fn every_answer_has_exactly_the_documented_fields() {
     check("Doctor", &world.json("doctor"));
     check("Migrated", &world.json("migrate"));
     check("Migration", &world.json("migrate --print"));
+    let new = format!("sqlite:{}", world.path("new.db").display());
+    let old = World::set_up();
+    let moved = old.lease(&format!("migrate --json --yes --from {} --to {new}", old.url()));
+    check("Moved", &moved.json());
 
     for event in events(&world, "run t -- /bin/true") {
         check("Event", &event);
