@@ -53,7 +53,7 @@ end
 
 desc "Build the gem once more, elsewhere and under other circumstances, and compare"
 task "verify:reproducible" => :package do
-  ruby("-w", "test/package/reproducible.rb", GEM_FILE)
+  ruby("-w", "test/package/reproducible.rb", GEM_FILE, "package")
 end
 task verify: "verify:reproducible"
 

@@ -58,7 +58,7 @@ class NativeTest < Minitest::Test
     write("#{MINOR}/#{NAME}.#{RbConfig::CONFIG["DLEXT"]}", "no library at all")
     error = assert_raises(LoadError) { NATIVE.load(@folder) }
 
-    assert_match(/#{NAME}\.#{RbConfig::CONFIG["DLEXT"]}.*(?:invalid|header|short|mach-o)/i, error.message)
+    assert_match(/#{NAME}\.#{RbConfig::CONFIG["DLEXT"]}.*(?:invalid|header|short|mach-o|exec format)/i, error.message)
   end
 
   private

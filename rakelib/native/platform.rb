@@ -6,12 +6,12 @@ require "open3"
 require "tmpdir"
 
 # A platform that the gem is compiled for, on a machine that need not be of its kind: against Rubies that script/sysroot
-# unpacks, with zig as the linker. What is fixed about all of them is fixed here.
+# unpacks, or script/musl-ruby compiles, with zig as the linker. What is fixed about all of them is fixed here.
 class Platform
   # The Rubies that each gem has a binary for.
   RUBIES = %w[3.3 3.4].freeze
 
-  # The oldest C library that a binary runs with.
+  # The oldest glibc that a binary runs with. musl's symbols have no versions.
   GLIBC = "2.17"
 
   # What a binary, and a gem, may weigh at most, in bytes: a tenth or so above what they do.
@@ -24,8 +24,9 @@ class Platform
   # What is written about what is linked in, and the script that writes it.
   NOTICES = { "THIRD-PARTY.txt" => "script/third-party", "sbom.cdx.json" => "script/sbom" }.freeze
 
-  # What a binary may ask of the system.
-  LIBRARIES = /\A(?:lib(?:c|dl|m|pthread)\.so\.\d|ld-linux-.*\.so\.\d)\z/
+  # What a binary may ask of the system. By that name musl's loader means itself, whatever the file is called.
+  GLIBC_LIBRARIES = /\A(?:lib(?:c|dl|m|pthread)\.so\.\d|ld-linux-.*\.so\.\d)\z/
+  MUSL_LIBRARIES = /\Alibc\.so\z/
 
   ROOT = File.expand_path("../..", __dir__)
   BUILD = "target/native"
@@ -51,10 +52,17 @@ class Platform
 
   ALL = [
     new("x86_64-linux", target: "x86_64-unknown-linux-gnu", architecture: "amd64", emulator: "qemu-x86_64-static"),
-    new("aarch64-linux", target: "aarch64-unknown-linux-gnu", architecture: "arm64", emulator: "qemu-aarch64-static")
+    new("aarch64-linux", target: "aarch64-unknown-linux-gnu", architecture: "arm64", emulator: "qemu-aarch64-static"),
+    new("x86_64-linux-musl", target: "x86_64-unknown-linux-musl", architecture: "amd64", emulator: "qemu-x86_64-static")
   ].freeze
 
+  def self.named(name) = ALL.find { |platform| platform.name == name } || raise("no platform is called #{name}")
+
   def emulated? = !@emulator.nil?
+
+  def musl? = name.end_with?("-musl")
+
+  def libraries = musl? ? MUSL_LIBRARIES : GLIBC_LIBRARIES
 
   def binary(ruby) = "#{BUILD}/#{name}/#{ruby}/lease_machines_native.so"
 
@@ -63,7 +71,7 @@ class Platform
   # Cargo's arguments, and the environment to call it in, for a binary for that Ruby.
   def compile_command(ruby)
     [compile_environment(ruby), "cargo", "zigbuild", "--quiet", "--release", "--locked",
-     "--package", "lease_machines_native", "--target", "#{@target}.#{GLIBC}"]
+     "--package", "lease_machines_native", "--target", musl? ? @target : "#{@target}.#{GLIBC}"]
   end
 
   def compiled = "#{BUILD}/build/#{@target}/release/liblease_machines_native.so"
@@ -89,8 +97,9 @@ class Platform
 
   def sysroot(ruby)
     (@sysroots ||= {})[ruby] ||= begin
-      output = IO.popen([File.join(ROOT, "script/sysroot"), @architecture, ruby], &:read)
-      raise "script/sysroot #{@architecture} #{ruby} failed" unless $CHILD_STATUS.success?
+      script = musl? ? "script/musl-ruby" : "script/sysroot"
+      output = IO.popen([File.join(ROOT, script), @architecture, ruby], &:read)
+      raise "#{script} #{@architecture} #{ruby} failed" unless $CHILD_STATUS.success?
 
       output.lines.last.chomp
     end
@@ -105,15 +114,20 @@ class Platform
       "PATH" => "#{PYTHON}/bin:#{ENV.fetch("PATH")}",
       "CARGO_TARGET_DIR" => "#{BUILD}/build",
       "CARGO_PROFILE_RELEASE_STRIP" => "symbols",
-      # Panics name their place in the sources; whose machine that was is nobody's business, and differs.
-      "CARGO_ENCODED_RUSTFLAGS" => { ROOT => ".", cargo_home => "cargo" }
-        .map { |from, to| "--remap-path-prefix=#{from}=#{to}" }.join("\x1f")
+      "CARGO_ENCODED_RUSTFLAGS" => rust_flags.join("\x1f")
     }
+  end
+
+  # Panics name their place in the sources; whose machine that was is nobody's business, and differs. For musl Rust would
+  # link the C library in: a second one in a process.
+  def rust_flags
+    [*{ ROOT => ".", cargo_home => "cargo" }.map { |from, to| "--remap-path-prefix=#{from}=#{to}" },
+     *("-Ctarget-feature=-crt-static" if musl?)]
   end
 
   # RbConfig::CONFIG of a Ruby that need not run here. Its file compares RUBY_VERSION, and takes its folder for Ruby's.
   def configuration(ruby)
-    file = Dir["#{sysroot(ruby)}/usr/lib/*/ruby/#{ruby}.0/rbconfig.rb"].fetch(0)
+    file = Dir["#{sysroot(ruby)}/usr/lib/{*/ruby/#{ruby}.0,ruby/#{ruby}.0/*-musl}/rbconfig.rb"].fetch(0)
     place = Module.new { const_set(:RUBY_VERSION, "#{ruby}.0") }
     place.module_eval(File.read(file), file)
     place.const_get(:RbConfig)::CONFIG
