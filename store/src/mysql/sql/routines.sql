@@ -362,6 +362,7 @@ BEGIN
     -- An owner is drawn for one hold: none asks again after the longest ttl there is.
     DELETE FROM lease_withdrawn WHERE at <= wall - 31536000000000 LIMIT p_at_once;
     COMMIT;
+    SELECT GREATEST(highest, s.floor) INTO highest FROM lease_store AS s WHERE s.id = 1;
     SELECT resources, history, highest AS floor, looked = p_at_once OR history = p_at_once AS more;
 END
 //
