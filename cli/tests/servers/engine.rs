@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
+use crate::servers::mysql;
 use crate::servers::postgres::{Server, fresh_name};
 use crate::servers::redis::{DURABLE, RedisServer};
 use crate::support::{Answer, Grant, World};
@@ -17,6 +18,9 @@ macro_rules! on_each_engine {
     ($($name:ident)*) => {
         mod on_postgres {
             $(#[test] fn $name() { super::$name(&$crate::engine::Place::postgres()); })*
+        }
+        mod on_mariadb {
+            $(#[test] fn $name() { super::$name(&$crate::engine::Place::mariadb()); })*
         }
         mod on_redis {
             $(#[test] fn $name() { super::$name(&$crate::engine::Place::redis()); })*
@@ -41,6 +45,11 @@ impl Place {
         let world = World::new();
         let url = world.url();
         Self { world, url }
+    }
+
+    pub(crate) fn mariadb() -> Self {
+        let server = mysql::Server::shared(mysql::Kind::MariaDb);
+        Self { world: World::new(), url: server.url(&server.empty()) }
     }
 
     pub(crate) fn redis() -> Self {

@@ -4,6 +4,7 @@
 
 mod calls;
 mod engine;
+mod moving;
 mod mysql;
 mod postgres;
 mod refusals;

@@ -11,7 +11,8 @@ use crate::support::Answer;
 fn each(check: fn(&Place, &Place)) {
     check(Place::sqlite().set_up(), &Place::postgres());
     check(Place::redis().set_up(), &Place::postgres());
-    check(Place::postgres().set_up(), &Place::redis());
+    check(Place::postgres().set_up(), &Place::mariadb());
+    check(Place::mariadb().set_up(), &Place::redis());
 }
 
 fn moving(from: &Place, to: &Place, more: &[&str]) -> Answer {
