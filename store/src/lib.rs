@@ -34,6 +34,8 @@ mod decide;
 mod duration;
 mod epoch;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod event;
 mod fault;
 #[cfg_attr(not(any(feature = "sqlite", feature = "_server")), allow(dead_code))]
@@ -73,6 +75,8 @@ pub use clock::Clock;
 pub use duration::{DurationError, parse_duration};
 pub use epoch::{Epoch, EpochError};
 pub use error::{ErrorKind, StoreError, Undecided};
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdFence, EtcdGuard, EtcdOptions, EtcdStore};
 pub use fault::{Fault, FaultStore, Odds};
 pub use fence::{Advance, GuardError, GuardErrorKind, GuardKind, GuardMode, Mark, MarkKey, Marks};
 pub use finding::{Finding, Severity};

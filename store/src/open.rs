@@ -48,6 +48,7 @@ const ENGINES: &[Entry] = &[
     entry!("PostgreSQL", "postgres", ["postgres", "postgresql"], "postgres://USER@HOST/DATABASE", postgres),
     entry!("MySQL", "mysql", ["mysql", "mariadb"], "mysql://USER@HOST/DATABASE", mysql),
     entry!("Redis", "redis", ["redis", "rediss", "valkey", "valkeys"], "redis://HOST", redis),
+    entry!("etcd", "etcd", ["etcd"], "etcd://HOST", etcd),
 ];
 
 /// Opens the store at a URL.
@@ -73,6 +74,7 @@ const ENGINES: &[Entry] = &[
 /// | `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or `postgresql://…`) | a PostgreSQL server, set up by [`migrate`] and in no other way; connected to when it is first asked |
 /// | `mysql://USER:PASSWORD@HOST:PORT/DATABASE` (or `mariadb://…`) | a MySQL or MariaDB server; set up and connected to in the same way |
 /// | `redis://[[user]:password@]host[:port][/database]` | a Redis or Valkey server; `rediss://` with TLS; also `valkey://`, `valkeys://`; set up and connected to in the same way |
+/// | `etcd://[user:password@]host[:port][,host[:port]…][/namespace]` | an etcd cluster; set up and connected to in the same way |
 ///
 /// | option of `postgres` | meaning (default) |
 /// | --- | --- |
@@ -105,6 +107,14 @@ const ENGINES: &[Entry] = &[
 /// | `max_ttl=24h`, `history=N` or `off` | as above |
 /// | `replicas=N` | a decision counts when this many replicas have it, else it is *unknown* (0) |
 /// | `trust_failover=1` | a server that was promoted or restarted has all that was answered: no new epoch (0) |
+///
+/// | option of `etcd` | meaning (default) |
+/// | --- | --- |
+/// | `timeout=5s` | every request ends after this long, connecting included (5s) |
+/// | `max_ttl=24h`, `history=N` or `off` | as above |
+/// | `tls=1` | TLS, against the machine's authorities (0) |
+/// | `cafile=FILE` | TLS, against the authorities in this PEM file |
+/// | `trust_failover=1` | a cluster under another identity has all that was answered: no new epoch (0) |
 ///
 /// A password for PostgreSQL comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`; one for
 /// MySQL from the URL, `passfile`, `$MYSQL_PWD` or `~/.my.cnf`.

@@ -61,8 +61,7 @@ fn rounds(context: &Context<'_>, resources: u64, faulty: bool) -> Outcome<()> {
         let fixture = context.subject.fresh().map_err(told)?;
         let context = Context::new(context.subject, fixture);
         let order = AtomicU64::new(1);
-        // Tokens begin wherever the store has them begin. From here on the model knows the next one, also of a grant
-        // whose answer is lost.
+        // Tokens begin wherever the store has them begin.
         let mut models = Vec::new();
         for resource in 0..resources {
             models.push(first_hold(&context, resource)?);
@@ -216,33 +215,32 @@ fn search(history: &[Seen], model: Model) -> Outcome<()> {
         furthest = furthest.max(order.len() - open().count());
         ensure!(visited.len() < PATIENCE, "the search gave up after {PATIENCE} configurations");
         let mut branches = Vec::new();
-        for (index, seen) in open() {
+        'placing: for (index, seen) in open() {
             if seen.began > first_end {
                 break;
             }
-            let mut next = model.clone();
-            let chosen = match seen.said {
-                Some(Said::Granted { token, .. } | Said::Burnt { token }) => Some(token),
-                _ => None,
-            };
-            let expected = next.ask(&seen.op, Duration::ZERO, chosen);
-            let is_known = seen.said.is_some();
-            if seen.said.as_ref().is_some_and(|said| !alike(said, &expected)) || (!is_known && next == model)
-            {
-                // A lost request without effect is as good as one that never came.
-                continue;
+            for chosen in tokens_of(seen, &order, model.last()) {
+                let mut next = model.clone();
+                let expected = next.ask(&seen.op, Duration::ZERO, chosen);
+                let is_known = seen.said.is_some();
+                if seen.said.as_ref().is_some_and(|said| !alike(said, &expected))
+                    || (!is_known && next == model)
+                {
+                    // A lost request without effect is as good as one that never came.
+                    continue;
+                }
+                let mut placed = done.clone();
+                if let Some(word) = placed.get_mut(index / 64) {
+                    *word |= 1 << (index % 64);
+                }
+                if is_known && next == model {
+                    // Without effect here, it fits here whatever else is placed later.
+                    branches = vec![(placed, next)];
+                    break 'placing;
+                }
+                // The last is tried first: answers that are known, then effects that somebody must have seen.
+                branches.insert(if is_known { branches.len() } else { 0 }, (placed, next));
             }
-            let mut placed = done.clone();
-            if let Some(word) = placed.get_mut(index / 64) {
-                *word |= 1 << (index % 64);
-            }
-            if is_known && next == model {
-                // Without effect here, it fits here whatever else is placed later.
-                branches = vec![(placed, next)];
-                break;
-            }
-            // The last is tried first: answers that are known, then effects that somebody must have seen.
-            branches.insert(if is_known { branches.len() } else { 0 }, (placed, next));
         }
         for branch in branches {
             if visited.insert(branch.clone()) {
@@ -254,6 +252,33 @@ fn search(history: &[Seen], model: Model) -> Outcome<()> {
         "no order of its {} operations explains what the clients saw (at most {furthest} of them fit)",
         order.len()
     ))
+}
+
+/// The tokens that an operation may have issued. Of a grant whose answer was lost it is one that somebody was told of its
+/// owner, or any: a store need not count by ones.
+fn tokens_of(seen: &Seen, history: &[&Seen], last: u64) -> Vec<Option<u64>> {
+    match (&seen.said, &seen.op) {
+        (Some(Said::Granted { token, .. } | Said::Burnt { token }), _) => vec![Some(*token)],
+        (None, Op::Acquire { owner, .. }) => {
+            let mut tokens = vec![None];
+            for other in history {
+                // Others were told who holds it; the owner itself, by an echo.
+                let named = match (&other.said, &other.op) {
+                    (Some(Said::Rejected(_, Some((holder, token)))), _) => Some((holder, token)),
+                    (Some(Said::Granted { token, .. }), Op::Acquire { owner, .. }) => Some((owner, token)),
+                    _ => None,
+                };
+                let found = named
+                    .filter(|(holder, token)| *holder == owner && **token > last)
+                    .map(|(_, token)| *token);
+                if found.is_some() && !tokens.contains(&found) {
+                    tokens.push(found);
+                }
+            }
+            tokens
+        }
+        _ => vec![None],
+    }
 }
 
 /// The same answer, whatever the clock said: nothing expires in a round.

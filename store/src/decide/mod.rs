@@ -11,14 +11,16 @@ mod vacate;
 
 pub(crate) use acquire::{Known, acquire};
 pub(crate) use renew::renew;
-#[cfg(any(feature = "sqlite", feature = "redis"))]
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
 pub(crate) use row::micros;
 pub(crate) use row::{At, Effects, Held, Row, Write};
-#[cfg(any(feature = "sqlite", feature = "redis"))]
+#[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
 pub(crate) use standing::EARLIEST_MICROS;
 #[cfg(feature = "_server")]
 pub(crate) use standing::LEAP;
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "etcd")]
+pub(crate) use standing::MAX_TOKEN;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 pub(crate) use standing::greatest_believed;
 pub(crate) use standing::{Reason, Standing};
 pub(crate) use vacate::{release, revoke, withdraw};

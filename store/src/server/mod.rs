@@ -2,7 +2,7 @@
 //! until a resource is free. What is said to a server, and what its answers mean, is each engine's own.
 
 mod driver;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 mod here;
 mod poll;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -10,16 +10,16 @@ mod pool;
 #[cfg(feature = "_tls")]
 pub(crate) mod tls;
 // An engine whose driver takes URLs apart itself does without.
-#[cfg(any(feature = "redis", feature = "mysql"))]
+#[cfg(any(feature = "redis", feature = "mysql", feature = "etcd"))]
 mod url;
 
 pub(crate) use driver::Driver;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 pub(crate) use here::Here;
 pub(crate) use poll::poll;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use pool::{Pool, Taken};
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "etcd"))]
 pub(crate) use url::Login;
-#[cfg(any(feature = "redis", feature = "mysql"))]
+#[cfg(any(feature = "redis", feature = "mysql", feature = "etcd"))]
 pub(crate) use url::ServerUrl;

@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    Acquired, Claim, Ending, ErrorKind, LeaseRef, Opening, PostgresStore, RedisStore, Released, Renewed,
-    ResourceName, StoreError, Undecided, open,
+    Acquired, Claim, Ending, ErrorKind, EtcdStore, LeaseRef, Opening, PostgresStore, RedisStore, Released,
+    Renewed, ResourceName, StoreError, Undecided, open,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::servers::etcd::EtcdServer;
 use crate::servers::mysql;
 use crate::servers::postgres::Server;
 use crate::servers::redis::{FORGETFUL, RedisServer};
@@ -52,7 +53,13 @@ fn main() {
         &format!("mariadb://lease:@127.0.0.1:{}/{database}", tap.port),
         &tap,
     );
-    println!("3 passed, 0 failed");
+
+    let etcd = EtcdServer::start();
+    let tap = Tap::to(etcd.port);
+    let url = format!("etcd://127.0.0.1:{}", tap.port);
+    EtcdStore::open(&url).unwrap().migrate().unwrap();
+    a_child_is_refused_and_sends_nothing(&url, &tap);
+    println!("4 passed, 0 failed");
 }
 
 fn a_child_is_refused_and_sends_nothing(url: &str, tap: &Tap) {

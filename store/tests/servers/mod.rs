@@ -3,10 +3,12 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod certificate;
+pub mod etcd;
 pub mod guard;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 pub mod pgbouncer;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod proxy;
 pub mod redis;

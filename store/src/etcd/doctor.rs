@@ -1,0 +1,116 @@
+//! What weakens the promises of a cluster.
+
+use std::cmp::Reverse;
+
+use etcd_client::{AlarmAction, AlarmType, Client, StatusResponse};
+
+use super::hub::Hub;
+use crate::{Finding, Severity, StoreError};
+
+impl Hub {
+    pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
+        let deadline = self.link.deadline();
+        let epochal = self.epochal(deadline).await?;
+        let call = |error: StoreError| error.nothing_changed();
+        let status = self.link.call(deadline, |mut client: Client| async move { client.status().await });
+        let status = status.await.map_err(call)?;
+        let members =
+            self.link.call(deadline, |mut client: Client| async move { client.member_list().await });
+        let alarms = self.link.call(deadline, |mut client: Client| async move {
+            client.alarm(AlarmAction::Get, AlarmType::None, None).await
+        });
+        let mut findings =
+            vec![version(status.version()), Finding::fine("epoch", epochal.standing.epoch.to_string())];
+        findings.extend(leader(&status));
+        findings.push(space(&status));
+        match members.await {
+            Ok(found) => findings.push(cluster(found.members().len())),
+            Err(error) => findings.push(untold("members", &error)),
+        }
+        match alarms.await {
+            Ok(found) if found.alarms().is_empty() => findings.push(Finding::fine("alarms", "none")),
+            Ok(found) => findings.push(Finding::new(
+                Severity::Error,
+                "alarms",
+                format!("{:?}", found.alarms().iter().map(|alarm| alarm.alarm()).collect::<Vec<_>>()),
+                "NOSPACE: compact, defragment and `etcdctl alarm disarm`. CORRUPT: replace the member",
+            )),
+            Err(error) => findings.push(untold("alarms", &error)),
+        }
+        findings.push(if self.options.tls {
+            Finding::fine("transport", "TLS, with a certificate that was verified")
+        } else {
+            Finding::new(
+                Severity::Note,
+                "transport",
+                "not encrypted: whoever is on the way can read and change what is asked",
+                "add tls=1, or cafile=FILE, where it is not a network of your own",
+            )
+        });
+        findings.sort_by_key(|finding| Reverse(finding.severity));
+        Ok(findings)
+    }
+}
+
+fn version(found: &str) -> Finding {
+    let mut parts = found.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (3, 4) {
+        return Finding::fine("version", format!("etcd {found}"));
+    }
+    Finding::new(Severity::Error, "version", format!("etcd {found}"), "etcd 3.4 or later is needed")
+}
+
+fn leader(status: &StatusResponse) -> Option<Finding> {
+    (status.leader() == 0).then(|| {
+        Finding::new(
+            Severity::Error,
+            "leader",
+            "the member that answered knows of none: nothing is decided",
+            "bring more than half of the members back",
+        )
+    })
+}
+
+/// Three of five members can be lost and two of four cannot: an even number only adds one that can fail.
+fn cluster(members: usize) -> Finding {
+    if members == 1 {
+        return Finding::new(
+            Severity::Note,
+            "members",
+            "one: with it the store is gone",
+            "three members, on three machines, go on without one of them",
+        );
+    }
+    if members % 2 == 0 {
+        return Finding::new(
+            Severity::Note,
+            "members",
+            format!("{members}: no more of them may fail than of {}", members - 1),
+            "an odd number",
+        );
+    }
+    Finding::fine("members", format!("{members}, of which {} may fail", (members - 1) / 2))
+}
+
+fn space(status: &StatusResponse) -> Finding {
+    const USUAL_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
+    let (used, mebi) = (status.db_size(), 1024 * 1024);
+    let told = format!(
+        "the database has {} MiB, of which {} are in use",
+        used / mebi,
+        status.raft_used_db_size() / mebi
+    );
+    if used < USUAL_QUOTA / 2 {
+        return Finding::fine("space", told);
+    }
+    Finding::new(
+        Severity::Warning,
+        "space",
+        format!("{told}; above its quota (2 GiB unless told otherwise) nothing is written any more"),
+        "set --auto-compaction-retention, and defragment",
+    )
+}
+
+fn untold(check: &'static str, error: &StoreError) -> Finding {
+    Finding::new(Severity::Note, check, format!("could not be asked: {error}"), "ask as a user who may")
+}

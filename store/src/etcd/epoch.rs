@@ -1,0 +1,208 @@
+//! Which life of the store it is, and what shows that it is another.
+
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp};
+use lease_machines::{FencingToken, OwnerId};
+use tokio::time::Instant;
+
+use super::hub::{Head, Hub};
+use super::reading::{Epochal, gets};
+use super::record::{Standing, State};
+use crate::decide::{EARLIEST_MICROS, LEAP, MAX_TOKEN, micros};
+use crate::url::wrong;
+use crate::{Epoch, Migration, Opening, StoreError};
+
+/// Records that are looked through at a time.
+const AT_ONCE: i64 = 500;
+
+impl Hub {
+    /// The epoch as it stands. Where its cluster shows that history was lost, a new one is opened first.
+    pub(super) async fn epochal(&self, deadline: Instant) -> Result<Epochal, StoreError> {
+        loop {
+            let ops = [self.keys.standing(), self.keys.wait()].map(|key| TxnOp::get(key, None));
+            let (answer, head) = self
+                .transact(Txn::new().and_then(ops), deadline)
+                .await
+                .map_err(StoreError::nothing_changed)?;
+            let mut found = gets(&answer).into_iter();
+            let mut next = || found.next().and_then(|mut got| got.take_kvs().into_iter().next());
+            let (epoch, wait) = (next(), next());
+            let epochal = Epochal::of(&self.keys, epoch.as_ref(), wait.as_ref())?;
+            if self.settle(&epochal, head, deadline).await?.is_none() {
+                return Ok(epochal);
+            }
+        }
+    }
+
+    /// Whether an answer shows that the cluster has lost history: it is another one, or less far than it was. A new epoch
+    /// is opened then, before anybody hears of that answer, and is returned.
+    pub(super) async fn settle(
+        &self,
+        epochal: &Epochal,
+        head: Head,
+        deadline: Instant,
+    ) -> Result<Option<Epoch>, StoreError> {
+        let Standing { epoch, cluster, .. } = epochal.standing;
+        let goes_on = self.goes_on(epoch, head);
+        let same = cluster == head.cluster;
+        if same && goes_on {
+            return Ok(None);
+        }
+        if self.options.trust_failover {
+            if !same {
+                let text = Standing { cluster: head.cluster, ..epochal.standing }.write();
+                let as_read = self.as_read(epochal);
+                let put = TxnOp::put(self.keys.standing(), text, None);
+                // Its key has another revision then, at which whoever knows the old one reads anew.
+                self.transact(Txn::new().when([as_read]).and_then([put]), deadline).await?;
+            }
+            return Ok(None);
+        }
+        self.open_on(epochal, head.cluster, &Opening::new(epoch), deadline).await.map(Some)
+    }
+
+    fn as_read(&self, epochal: &Epochal) -> Compare {
+        Compare::mod_revision(self.keys.standing(), CompareOp::Equal, epochal.revision)
+    }
+
+    /// Opens an epoch, and returns the one that the store is in afterwards.
+    pub(super) async fn open_epoch(&self, opening: &Opening) -> Result<Epoch, StoreError> {
+        let deadline = self.link.deadline();
+        let epochal = self.epochal(deadline).await?;
+        self.open_on(&epochal, epochal.standing.cluster, opening, deadline).await
+    }
+
+    async fn open_on(
+        &self,
+        epochal: &Epochal,
+        cluster: u64,
+        opening: &Opening,
+        deadline: Instant,
+    ) -> Result<Epoch, StoreError> {
+        let old = epochal.standing;
+        if old.epoch != opening.instead_of {
+            return Ok(old.epoch);
+        }
+        let known = old.floor.saturating_add(self.greatest_revision()).saturating_add(LEAP);
+        let above = opening.above.map_or(0, FencingToken::value);
+        let floor = clock()?.max(known).max(above).min(MAX_TOKEN);
+        let new = Standing { epoch: Epoch::draw()?, floor, cluster };
+        let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
+        if opening.old_holders_are_dead {
+            let all = DeleteOptions::new().with_prefix();
+            then.push(TxnOp::delete(self.keys.lives(""), Some(all)));
+            then.push(TxnOp::delete(self.keys.wait(), None));
+        } else {
+            // Leases may be missing here; none of them lasts longer.
+            let lease = self.leases.grant(self.options.limits.max_ttl, deadline).await?;
+            let on = PutOptions::new().with_lease(lease.id);
+            then.push(TxnOp::put(self.keys.wait(), old.epoch.to_string(), Some(on)));
+        }
+        let look = TxnOp::get(self.keys.standing(), None);
+        let txn = Txn::new().when([self.as_read(epochal)]).and_then(then).or_else([look]);
+        let (answer, _) = self.transact(txn, deadline).await?;
+        if answer.succeeded() {
+            return Ok(new.epoch);
+        }
+        let mut found = gets(&answer).into_iter();
+        let epoch = found.next().and_then(|mut got| got.take_kvs().into_iter().next());
+        Epochal::of(&self.keys, epoch.as_ref(), None).map(|epochal| epochal.standing.epoch)
+    }
+
+    /// Sets the store up where it is not.
+    pub(super) async fn migrate(&self) -> Result<Migration, StoreError> {
+        let deadline = self.link.deadline();
+        let look = TxnOp::get(self.keys.standing(), None);
+        let (answer, head) = self.transact(Txn::new().and_then([look]), deadline).await?;
+        let mut found = gets(&answer).into_iter();
+        if let Some(kv) = found.next().and_then(|mut got| got.take_kvs().into_iter().next()) {
+            Standing::read(&kv)?;
+            return Ok(Migration::UpToDate);
+        }
+        // What is left of a store that has lost its epoch is not granted over at once.
+        let mut greatest = 0;
+        self.each_state("", deadline, |_, state| {
+            greatest = greatest.max(state.last.token(0).map_or(0, FencingToken::value));
+        })
+        .await?;
+        let floor = clock()?.max(if greatest > 0 { greatest.saturating_add(LEAP) } else { 0 });
+        let new = Standing { epoch: Epoch::draw()?, floor, cluster: head.cluster };
+        let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
+        if greatest > 0 {
+            let lease = self.leases.grant(self.options.limits.max_ttl, deadline).await?;
+            then.push(TxnOp::put(self.keys.wait(), "", Some(PutOptions::new().with_lease(lease.id))));
+        }
+        let first = Compare::version(self.keys.standing(), CompareOp::Equal, 0);
+        let (answer, _) = self.transact(Txn::new().when([first]).and_then(then), deadline).await?;
+        Ok(if answer.succeeded() { Migration::SetUp } else { Migration::UpToDate })
+    }
+
+    /// A caller has shown a token that its resource never had. Owners are drawn for every hold, so that one which is known
+    /// under another name was not lost: whoever shows it has the name wrong.
+    pub(super) async fn rewound(
+        &self,
+        owner: OwnerId,
+        token: FencingToken,
+        epochal: &Epochal,
+    ) -> Result<(), StoreError> {
+        let deadline = self.link.deadline();
+        let mut known = false;
+        self.each_state("", deadline, |_, state| {
+            let held = state.held.as_ref().map(|held| (Some(held.owner), state.last.token(0)));
+            let vacated = state.vacated.as_ref().map(|last| (Some(last.owner), Some(last.token)));
+            known |= [held, vacated].contains(&Some((Some(owner), Some(token))));
+        })
+        .await?;
+        if known {
+            return Ok(());
+        }
+        let above = FencingToken::new(token.value().saturating_add(LEAP).min(MAX_TOKEN));
+        let opening = Opening::new(epochal.standing.epoch).with_tokens_above(above);
+        self.open_on(epochal, epochal.standing.cluster, &opening, deadline).await.map(drop)
+    }
+
+    /// Looks at every record, some at a time.
+    pub(super) async fn each_state(
+        &self,
+        prefix: &str,
+        deadline: Instant,
+        mut look: impl FnMut(&[u8], State) + Send,
+    ) -> Result<(), StoreError> {
+        let end = beyond(self.keys.states(prefix));
+        let mut from = self.keys.states(prefix);
+        loop {
+            let range = GetOptions::new().with_range(end.clone()).with_limit(AT_ONCE);
+            let txn = Txn::new().and_then([TxnOp::get(from.clone(), Some(range))]);
+            let (answer, _) = self.transact(txn, deadline).await.map_err(StoreError::nothing_changed)?;
+            let found: Vec<_> = gets(&answer).into_iter().flat_map(|mut got| got.take_kvs()).collect();
+            for kv in &found {
+                look(kv.key(), State::read(kv)?);
+            }
+            match found.last() {
+                Some(last) if found.len() as i64 == AT_ONCE => {
+                    from = last.key().to_vec();
+                    from.push(0);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The first key behind all that begin with this one. The keys here have no byte of 255 at their end.
+pub(super) fn beyond(mut key: Vec<u8>) -> Vec<u8> {
+    if let Some(last) = key.last_mut() {
+        *last = last.saturating_add(1);
+    }
+    key
+}
+
+/// This machine's clock in microseconds, since the cluster tells none: first tokens lie above it.
+fn clock() -> Result<u64, StoreError> {
+    let wall = micros(Hub::wall());
+    if wall < EARLIEST_MICROS {
+        return Err(wrong(format!(
+            "this machine's clock stands at {wall} µs since 1970, before this program was made: set it right"
+        )));
+    }
+    Ok(wall)
+}

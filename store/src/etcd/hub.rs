@@ -1,0 +1,150 @@
+//! What all calls of a store share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use etcd_client::{Txn, TxnResponse};
+use lease_machines::FencingToken;
+use tokio::time::Instant;
+
+use super::EtcdOptions;
+use super::keys::Keys;
+use super::leases::Leases;
+use super::link::Link;
+use super::reading::{Epochal, Reading, Wanted};
+use crate::{Epoch, ResourceName, StoreError};
+
+pub(super) struct Hub {
+    pub(super) link: Arc<Link>,
+    pub(super) leases: Arc<Leases>,
+    pub(super) keys: Keys,
+    pub(super) options: EtcdOptions,
+    seen: Mutex<Seen>,
+}
+
+/// What this store was told. It is no more than a guess: every transaction compares.
+#[derive(Default)]
+struct Seen {
+    resources: HashMap<ResourceName, Known>,
+    /// The greatest revision, in an epoch. One that is lower afterwards shows that the cluster has lost what it answered.
+    revision: Option<(Epoch, i64)>,
+}
+
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) reading: Reading,
+    /// A grant that was made here, and when its answer came, by this machine's clock.
+    pub(super) granted: Option<(FencingToken, Duration)>,
+}
+
+/// Resources that are remembered; whoever uses more of them is told again.
+const MOST: usize = 4_096;
+
+impl Hub {
+    pub(super) fn new(link: Link, options: EtcdOptions) -> Self {
+        let link = Arc::new(link);
+        Self {
+            leases: Arc::new(Leases::new(Arc::clone(&link), options.here.clone())),
+            link,
+            keys: Keys::new(&options.namespace),
+            options,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn known(&self, resource: &ResourceName) -> Option<Known> {
+        self.seen().resources.get(resource).cloned()
+    }
+
+    pub(super) fn remember(&self, resource: &ResourceName, known: Known) {
+        let mut seen = self.seen();
+        if seen.resources.len() >= MOST && !seen.resources.contains_key(resource) {
+            seen.resources.clear();
+        }
+        seen.resources.insert(resource.clone(), known);
+    }
+
+    /// When a grant under this token was heard of here.
+    pub(super) fn granted_here(&self, resource: &ResourceName, token: FencingToken) -> Option<Duration> {
+        self.known(resource)?.granted.filter(|(granted, _)| *granted == token).map(|(_, at)| at)
+    }
+
+    /// One transaction, and its answer's header. `Ok` also where what it compares did not hold.
+    pub(super) async fn transact(
+        &self,
+        txn: Txn,
+        deadline: Instant,
+    ) -> Result<(TxnResponse, Head), StoreError> {
+        // Only what was known before it was sent says something: answers overtake each other.
+        let before = self.seen().revision;
+        let answer = self.link.transact(txn, deadline).await?;
+        let head = answer.header().map_or_else(Head::default, |header| Head {
+            cluster: header.cluster_id(),
+            revision: header.revision(),
+            wrote: false,
+            before,
+        });
+        Ok((answer, head))
+    }
+
+    /// Takes note of how far the cluster is, where it is no less far than it was.
+    pub(super) fn goes_on(&self, epoch: Epoch, head: Head) -> bool {
+        // What was written has a revision of its own.
+        let since = head.revision.saturating_sub(i64::from(head.wrote));
+        if head.before.is_some_and(|(before, revision)| before == epoch && since < revision) {
+            return false;
+        }
+        let mut seen = self.seen();
+        match &mut seen.revision {
+            Some((of, revision)) if *of == epoch => *revision = head.revision.max(*revision),
+            other => *other = Some((epoch, head.revision)),
+        }
+        true
+    }
+
+    /// The greatest revision that this store was told of.
+    pub(super) fn greatest_revision(&self) -> u64 {
+        self.seen().revision.map_or(0, |(_, revision)| u64::try_from(revision).unwrap_or(0))
+    }
+
+    /// Reads a resource. Where it shows that history was lost, a new epoch is opened first.
+    pub(super) async fn read(&self, wanted: &Wanted<'_>, deadline: Instant) -> Result<Reading, StoreError> {
+        loop {
+            let txn = Txn::new().and_then(wanted.ops(&self.keys));
+            let (answer, head) = self.transact(txn, deadline).await.map_err(StoreError::nothing_changed)?;
+            let reading = wanted.read(&self.keys, &answer)?;
+            if self.settle(&reading.epochal, head, deadline).await?.is_none() {
+                return Ok(reading);
+            }
+        }
+    }
+
+    /// How long nothing is granted yet.
+    pub(super) async fn waits(&self, epochal: &Epochal, deadline: Instant) -> Result<Duration, StoreError> {
+        match epochal.waits {
+            None => Ok(Duration::ZERO),
+            // It is there, however little is left of it.
+            Some(lease) => Ok(self.leases.remaining(lease, deadline).await?.max(Duration::from_secs(1))),
+        }
+    }
+
+    pub(super) fn wall() -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// Which cluster answered, and where it stood.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Head {
+    pub(super) cluster: u64,
+    pub(super) revision: i64,
+    /// It has written, and its revision is that of what it wrote.
+    pub(super) wrote: bool,
+    /// What was known of it when it was asked.
+    pub(super) before: Option<(Epoch, i64)>,
+}

@@ -1,0 +1,128 @@
+//! What is where.
+
+use lease_machines::{FencingToken, OwnerId};
+
+use crate::{MarkKey, ResourceName};
+
+/// The keys of one store. Names are bytes, and end at a NUL where something follows: no name has one.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(namespace: &str) -> Self {
+        Self { prefix: format!("/lease-machines/{namespace}/") }
+    }
+
+    fn key(&self, kind: char, rest: &[&[u8]]) -> Vec<u8> {
+        let mut key = format!("{}{kind}/", self.prefix).into_bytes();
+        for part in rest {
+            key.extend_from_slice(part);
+        }
+        key
+    }
+
+    /// What all keys begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The epoch, its floor, and the cluster that it was opened on.
+    pub(super) fn standing(&self) -> Vec<u8> {
+        format!("{}epoch", self.prefix).into_bytes()
+    }
+
+    /// There as long as nothing is granted: on an etcd lease.
+    pub(super) fn wait(&self) -> Vec<u8> {
+        format!("{}wait", self.prefix).into_bytes()
+    }
+
+    /// Who holds the resource, and who vacated it last.
+    pub(super) fn state(&self, resource: &ResourceName) -> Vec<u8> {
+        self.key('s', &[resource.as_str().as_bytes()])
+    }
+
+    /// All states of names that begin like this.
+    pub(super) fn states(&self, prefix: &str) -> Vec<u8> {
+        self.key('s', &[prefix.as_bytes()])
+    }
+
+    /// The name that a state's key is about.
+    pub(super) fn name_of(&self, state: &[u8]) -> Option<ResourceName> {
+        let name = state.strip_prefix(self.states("").as_slice())?;
+        ResourceName::new(std::str::from_utf8(name).ok()?).ok()
+    }
+
+    /// There as long as the lease lives: on an etcd lease.
+    pub(super) fn live(&self, resource: &ResourceName) -> Vec<u8> {
+        self.key('l', &[resource.as_str().as_bytes()])
+    }
+
+    pub(super) fn lives(&self, prefix: &str) -> Vec<u8> {
+        self.key('l', &[prefix.as_bytes()])
+    }
+
+    /// When the current hold was renewed, and how often: for people.
+    pub(super) fn renewed(&self, resource: &ResourceName) -> Vec<u8> {
+        self.key('r', &[resource.as_str().as_bytes()])
+    }
+
+    pub(super) fn reneweds(&self, prefix: &str) -> Vec<u8> {
+        self.key('r', &[prefix.as_bytes()])
+    }
+
+    /// The last time that work ended well.
+    pub(super) fn good(&self, resource: &ResourceName) -> Vec<u8> {
+        self.key('g', &[resource.as_str().as_bytes()])
+    }
+
+    pub(super) fn goods(&self, prefix: &str) -> Vec<u8> {
+        self.key('g', &[prefix.as_bytes()])
+    }
+
+    /// There for two hours once an owner has withdrawn.
+    pub(super) fn withdrawn(&self, resource: &ResourceName, owner: OwnerId) -> Vec<u8> {
+        let owner = format!("{:016x}", owner.value());
+        self.key('x', &[resource.as_str().as_bytes(), b"\0", owner.as_bytes()])
+    }
+
+    /// Work that was done under a once-key.
+    pub(super) fn done(&self, resource: &ResourceName, once: &str) -> Vec<u8> {
+        self.key('d', &[resource.as_str().as_bytes(), b"\0", once.as_bytes()])
+    }
+
+    /// The highest token that a fence has seen, and whose.
+    pub(super) fn mark(&self, of: &MarkKey) -> Vec<u8> {
+        self.of_mark('f', of)
+    }
+
+    /// When it was written last.
+    pub(super) fn mark_time(&self, of: &MarkKey) -> Vec<u8> {
+        self.of_mark('t', of)
+    }
+
+    /// How an operator has set it back last.
+    pub(super) fn mark_reset(&self, of: &MarkKey) -> Vec<u8> {
+        self.of_mark('!', of)
+    }
+
+    fn of_mark(&self, kind: char, of: &MarkKey) -> Vec<u8> {
+        let slot = of.slot.to_string();
+        self.key(kind, &[of.resource.as_str().as_bytes(), b"\0", slot.as_bytes(), b"\0", of.store.as_bytes()])
+    }
+
+    /// One hold that has ended.
+    pub(super) fn hold(&self, resource: &ResourceName, token: FencingToken) -> Vec<u8> {
+        let token = format!("{:016x}", token.value());
+        self.key('h', &[resource.as_str().as_bytes(), b"\0", token.as_bytes()])
+    }
+
+    pub(super) fn all_holds(&self) -> Vec<u8> {
+        self.key('h', &[])
+    }
+
+    pub(super) fn holds(&self, resource: &ResourceName) -> Vec<u8> {
+        self.key('h', &[resource.as_str().as_bytes(), b"\0"])
+    }
+}

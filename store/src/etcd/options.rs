@@ -1,0 +1,116 @@
+//! How a cluster is to be used.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::limits::Limits;
+use crate::server::Here;
+use crate::url::wrong;
+use crate::{Clock, StoreError};
+
+/// Settings of an [`EtcdStore`](super::EtcdStore). Everybody who uses one namespace gives the same.
+#[derive(Clone)]
+#[must_use]
+pub struct EtcdOptions {
+    pub(super) limits: Limits,
+    pub(super) namespace: String,
+    pub(super) tls: bool,
+    pub(super) authorities: Option<PathBuf>,
+    pub(super) trust_failover: bool,
+    pub(super) here: Here,
+}
+
+impl Default for EtcdOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::DEFAULT,
+            namespace: Self::NAMESPACE.to_owned(),
+            tls: false,
+            authorities: None,
+            trust_failover: false,
+            here: Here::default(),
+        }
+    }
+}
+
+impl EtcdOptions {
+    /// The namespace unless told otherwise: keys begin with `/lease-machines/default/`.
+    pub const NAMESPACE: &'static str = "default";
+
+    /// Tells stores in one cluster apart: 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Every request ends after this long, connecting included (5 s).
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.limits.timeout = timeout;
+        self
+    }
+
+    /// A longer ttl is refused (24 h; at most 365 days).
+    pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.limits.max_ttl = max_ttl;
+        self
+    }
+
+    /// How many holds of each resource to remember, up to 16 more at times (100); `None` for none.
+    pub const fn history(mut self, keep: Option<u32>) -> Self {
+        self.limits.history = keep;
+        self
+    }
+
+    /// Connects with TLS, and verifies the server's certificate by the system's authorities (not the default).
+    pub const fn tls(mut self, tls: bool) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// The same, by the authorities in this PEM file.
+    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.authorities = Some(file.into());
+        self.tls = true;
+        self
+    }
+
+    /// Take a cluster under another identity (made from a snapshot, say) for one that has lost nothing (not the default).
+    /// Only where whoever makes it sees to that.
+    pub const fn trust_failover(mut self, trust: bool) -> Self {
+        self.trust_failover = trust;
+        self
+    }
+
+    /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
+    /// etcd decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.here = Here::new(clock);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.limits.check()?;
+        let name = &self.namespace;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            return Err(wrong(format!(
+                "a namespace has 1 to 64 letters, digits, -, _ and ., found {name:?}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for EtcdOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdOptions")
+            .field("limits", &self.limits)
+            .field("namespace", &self.namespace)
+            .field("tls", &self.tls)
+            .field("authorities", &self.authorities)
+            .field("trust_failover", &self.trust_failover)
+            .finish_non_exhaustive()
+    }
+}

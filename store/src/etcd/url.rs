@@ -1,0 +1,106 @@
+//! From a URL to the members of a cluster.
+
+use std::sync::Arc;
+
+use super::{EtcdOptions, EtcdStore};
+use crate::StoreError;
+use crate::limits::Limits;
+use crate::open::Engine;
+use crate::server::{Login, ServerUrl};
+use crate::url::{flag, unknown_option, wrong};
+
+pub(crate) const ENGINE: Engine = Engine {
+    open: |url, _| Ok(Arc::new(EtcdStore::open(url)?)),
+    migrate: |url| EtcdStore::open(url)?.migrate(),
+    migration_sql: |url| EtcdStore::open(url).map(|store| store.rights()),
+    marks: |_| {
+        Err(wrong(
+            "marks in etcd cannot be opened by URL: the compare belongs into the writer's own transaction"
+                .to_owned(),
+        ))
+    },
+};
+
+const SHAPE: &str = "[user:password@]host[:port][,host[:port]…][/namespace]?options";
+
+const OPTIONS: [&str; 3] = ["tls", "cafile", "trust_failover"];
+
+/// The members, and how to log in.
+#[derive(Clone)]
+pub(super) struct Members {
+    pub(super) hosts: Vec<(String, u16)>,
+    pub(super) login: Option<(String, String)>,
+}
+
+pub(super) fn parse(url: &str) -> Result<(Members, EtcdOptions), StoreError> {
+    const PORT: u16 = 2379;
+    let url = ServerUrl::parse(url, &["etcd"], SHAPE)?;
+    let login = match url.login {
+        None => None,
+        Some(Login { user, password: Some(password) }) if !user.is_empty() => Some((user, password)),
+        Some(_) => {
+            return Err(wrong(format!(
+                "found a user without a password before the @; expected etcd://{SHAPE}"
+            )));
+        }
+    };
+    let mut options = EtcdOptions::default();
+    if !url.path.is_empty() {
+        options = options.namespace(&url.path);
+    }
+    for (name, value) in &url.options {
+        if options.limits.take(name, value)? {
+            continue;
+        }
+        options = match name.as_str() {
+            "tls" => options.tls(flag(name, value)?),
+            "cafile" => options.root_certificates(value),
+            "trust_failover" => options.trust_failover(flag(name, value)?),
+            // A cluster is only ever set up by a migrate.
+            "create" => {
+                flag(name, value)?;
+                options
+            }
+            _ => return Err(unknown_option("etcd", name, Limits::OPTIONS.iter().chain(&OPTIONS))),
+        };
+    }
+    options.check()?;
+    let hosts = url.hosts.into_iter().map(|(host, port)| (host, port.unwrap_or(PORT))).collect();
+    Ok((Members { hosts, login }, options))
+}
+
+/// A host as it stands in a URL.
+pub(super) fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_and_options_are_understood() {
+        let (members, options) = parse("etcd://u:s%40c@a,[::1]:9/jobs?max_ttl=1h&history=off&tls=1").unwrap();
+        assert_eq!(members.hosts, [("a".to_owned(), 2379), ("::1".to_owned(), 9)]);
+        assert_eq!(members.login, Some(("u".to_owned(), "s@c".to_owned())));
+        assert_eq!((options.namespace.as_str(), options.tls), ("jobs", true));
+        assert_eq!((options.limits.max_ttl.as_secs(), options.limits.history), (3600, None));
+        assert_eq!(parse("etcd://h").unwrap().1.namespace, "default");
+    }
+
+    #[test]
+    fn errors_say_what_was_found_and_no_password() {
+        for (url, found) in [
+            ("etcd:h", "without //"),
+            ("etcd://secret@h", "a user without a password"),
+            ("etcd://:secret@h", "a user without a password"),
+            ("etcd://u:secret@h/a b", "namespace"),
+            ("etcd://u:secret@h/a/b", "namespace"),
+            ("etcd://u:secret@h?schema=x", "has no option"),
+            ("etcd://u:secret@h?max_ttl=400d", "max_ttl"),
+        ] {
+            let error = parse(url).err().unwrap().to_string();
+            assert!(error.contains(found) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+}

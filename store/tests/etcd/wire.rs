@@ -1,0 +1,126 @@
+//! What is asked of the cluster, as its members count it themselves.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lease_machines::OwnerId;
+use lease_machines_store::conformance::block_on;
+use lease_machines_store::{Acquired, Ending, EtcdStore, Renewed, Store};
+
+use crate::help::{claim, granted, lease};
+use crate::servers::etcd::{EtcdServer, namespace};
+
+/// Requests of each kind: transactions, leases granted, asked after and revoked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asked {
+    txn: u64,
+    grant: u64,
+    left: u64,
+    revoke: u64,
+}
+
+fn asked(server: &EtcdServer) -> Asked {
+    let count = |method| server.count(method);
+    Asked {
+        txn: count("Txn"),
+        grant: count("LeaseGrant"),
+        left: count("LeaseTimeToLive"),
+        revoke: count("LeaseRevoke"),
+    }
+}
+
+/// What a call asks. Leases are given back behind it: they are waited for, and are none of it.
+fn asks(server: &EtcdServer, revoked: u64, call: impl FnOnce()) -> Asked {
+    let before = asked(server);
+    call();
+    let begun = Instant::now();
+    while asked(server).revoke < before.revoke + revoked && begun.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let after = asked(server);
+    Asked {
+        txn: after.txn - before.txn,
+        grant: after.grant - before.grant,
+        left: after.left - before.left,
+        revoke: after.revoke - before.revoke,
+    }
+}
+
+#[test]
+fn a_grant_is_two_requests_and_all_else_is_one() {
+    let server = EtcdServer::start();
+    // With a history, what is more than is kept of it is deleted behind some answers.
+    let store = EtcdStore::open(&format!("{}?history=off", server.url(&namespace()))).unwrap();
+    store.migrate().unwrap();
+    let asks = |revoked, call: &mut dyn FnMut()| asks(&server, revoked, call);
+    let ttl = Duration::from_secs(60);
+    let expected = |txn, grant, revoke| Asked { txn, grant, left: 0, revoke };
+
+    // Of a resource of which nothing is known it is read what there is, beside the request for etcd's lease.
+    let mut held = None;
+    let first = asks(0, &mut || held = Some(granted(&store, claim("job", 1))));
+    assert_eq!(first, expected(2, 1, 0), "the first acquire");
+    let mut lease_of = lease("job", 1, held.unwrap());
+    let call = |what: &str, wanted: Asked, call: &mut dyn FnMut()| {
+        assert_eq!(asks(wanted.revoke, call), wanted, "{what}");
+    };
+    call("renew", expected(1, 1, 1), &mut || {
+        let renewed = block_on(store.renew(lease_of.clone(), ttl)).unwrap();
+        assert!(matches!(renewed, Renewed::Renewed(_)), "{renewed:?}");
+    });
+    call("a refusal", expected(1, 0, 0), &mut || {
+        let told = block_on(store.acquire(claim("job", 2))).unwrap();
+        assert!(matches!(told, Acquired::Rejected(_)), "{told:?}");
+    });
+    call("inspect", expected(1, 0, 0), &mut || {
+        drop(block_on(store.inspect(lease_of.resource.clone())).unwrap())
+    });
+    call("release", expected(1, 0, 1), &mut || {
+        drop(block_on(store.release(lease_of.clone(), Ending::default())).unwrap());
+    });
+    call("acquire", expected(1, 1, 0), &mut || lease_of = lease("job", 3, granted(&store, claim("job", 3))));
+    call("reacquire", expected(1, 1, 1), &mut || {
+        drop(block_on(store.reacquire(claim("job", 3).with_attempt(2))).unwrap());
+    });
+    // The first withdrawal of an hour asks for the lease on which its mark stands, too.
+    call("withdraw", expected(1, 1, 1), &mut || {
+        drop(block_on(store.withdraw(lease_of.resource.clone(), OwnerId::new(3))).unwrap());
+    });
+    granted(&store, claim("job", 4));
+    call("another withdrawal", expected(1, 0, 1), &mut || {
+        drop(block_on(store.withdraw(lease_of.resource.clone(), OwnerId::new(4))).unwrap());
+    });
+    granted(&store, claim("job", 5));
+    call("revoke", expected(1, 0, 1), &mut || {
+        drop(block_on(store.revoke(lease_of.resource.clone(), None, None)).unwrap());
+    });
+    call("epoch", expected(1, 0, 0), &mut || assert!(block_on(store.epoch()).is_ok()));
+    call("history", expected(1, 0, 0), &mut || {
+        drop(block_on(store.history(lease_of.resource.clone(), 9)).unwrap());
+    });
+    call("list", expected(1, 0, 0), &mut || drop(block_on(store.list(String::new())).unwrap()));
+}
+
+#[test]
+fn refused_claims_leave_no_leases_behind() {
+    let server = EtcdServer::start();
+    let url = server.url(&namespace());
+    let holder = EtcdStore::open(&url).unwrap();
+    holder.migrate().unwrap();
+    let _held = granted(&holder, claim("job", 1));
+    let leases = server.leases();
+    assert_eq!(leases, 1);
+    // Also of stores that know nothing, and ask for their lease beside the look.
+    for owner in 2..12 {
+        let store = EtcdStore::open(&url).unwrap();
+        for attempt in 1..=5 {
+            let told = block_on(store.acquire(claim("job", owner).with_attempt(attempt))).unwrap();
+            assert!(matches!(told, Acquired::Rejected(_)), "{told:?}");
+        }
+        let begun = Instant::now();
+        while server.leases() > leases {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{} etcd leases are left", server.leases());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

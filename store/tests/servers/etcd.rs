@@ -1,0 +1,167 @@
+//! An etcd cluster of one member.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::guard::{Guarded, free_port};
+
+/// A server is waited for at most this long; only a failure takes it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct EtcdServer {
+    process: Guarded,
+    extra: Vec<String>,
+    pub port: u16,
+    peer: u16,
+}
+
+impl EtcdServer {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub fn start_with(extra: &[&str]) -> Self {
+        let extra: Vec<String> = extra.iter().map(|&arg| arg.to_owned()).collect();
+        loop {
+            let process = Guarded::folder("etcd");
+            let mut server = Self { process, extra: extra.clone(), port: free_port(), peer: free_port() };
+            if server.launch() {
+                return server;
+            }
+            let said = server.process.log();
+            assert!(said.contains("address already in use"), "etcd: {said}");
+        }
+    }
+
+    /// One that all tests of a process use.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<EtcdServer> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        if self.process.pid().is_some() {
+            self.signal(Signal::KILL);
+        }
+        self.process.stop();
+    }
+
+    /// The same member on the same files, after it was killed.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.launch(), "it did not start again: {}", self.process.log());
+    }
+
+    /// An empty one on the same port: it has lost everything.
+    pub fn wipe(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.data()).unwrap();
+        assert!(self.launch(), "it did not start again: {}", self.process.log());
+    }
+
+    /// Where its data lies.
+    pub fn data(&self) -> PathBuf {
+        self.process.path().join("data")
+    }
+
+    fn launch(&mut self) -> bool {
+        let client = format!("http://127.0.0.1:{}", self.port);
+        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let (cluster, data) = (format!("one={peer}"), self.data());
+        let data = data.to_str().unwrap();
+        let mut all = vec![
+            "--name",
+            "one",
+            "--data-dir",
+            data,
+            "--log-level",
+            "error",
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &cluster,
+        ];
+        all.extend(self.extra.iter().map(String::as_str));
+        self.process.start(Path::new("etcd"), &all, "KILL");
+        let start = Instant::now();
+        loop {
+            let health = get(self.port, "/health");
+            if !self.process.has_ended() && health.is_some_and(|said| said.contains("\"true\"")) {
+                return true;
+            }
+            if self.process.log().contains("address already in use") {
+                return false;
+            }
+            assert!(!self.process.has_ended(), "etcd has ended: {}", self.process.log());
+            assert!(start.elapsed() < PATIENCE, "etcd does not answer: {}", self.process.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.pid().unwrap()).unwrap(), signal).unwrap();
+    }
+
+    /// Requests of a kind so far, as the member counts them.
+    pub fn count(&self, method: &str) -> u64 {
+        let named = format!("grpc_method=\"{method}\"");
+        self.metric(|line| line.starts_with("grpc_server_started_total{") && line.contains(&named))
+    }
+
+    /// Leases of etcd's own that there are.
+    pub fn leases(&self) -> u64 {
+        let since =
+            |what: &str| self.metric(|line| line.starts_with(&format!("etcd_debugging_lease_{what}_total ")));
+        since("granted") - since("revoked")
+    }
+
+    /// The sum of its figures that a line is wanted of.
+    fn metric(&self, wanted: impl Fn(&str) -> bool) -> u64 {
+        let page = get(self.port, "/metrics").unwrap();
+        let lines = page.lines().filter(|line| wanted(line));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    /// What an application opens.
+    pub fn url(&self, namespace: &str) -> String {
+        format!("etcd://127.0.0.1:{}/{namespace}", self.port)
+    }
+}
+
+/// A namespace that no other store of this process has.
+pub fn namespace() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{}", COUNT.fetch_add(1, Ordering::SeqCst))
+}
+
+/// What a page says.
+fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).ok()?;
+    Some(said)
+}
