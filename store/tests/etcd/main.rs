@@ -11,4 +11,5 @@ mod help;
 mod life;
 mod losses;
 mod refusals;
+mod tls;
 mod wire;

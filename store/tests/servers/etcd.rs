@@ -17,27 +17,32 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct EtcdServer {
     process: Guarded,
-    extra: Vec<String>,
+    /// Its certificate and key, and the port for what is asked of it by hand.
+    tls: Option<(String, String, u16)>,
     pub port: u16,
     peer: u16,
 }
 
 impl EtcdServer {
     pub fn start() -> Self {
-        Self::start_with(&[])
-    }
-
-    pub fn start_with(extra: &[&str]) -> Self {
-        let extra: Vec<String> = extra.iter().map(|&arg| arg.to_owned()).collect();
         loop {
             let process = Guarded::folder("etcd");
-            let mut server = Self { process, extra: extra.clone(), port: free_port(), peer: free_port() };
+            let mut server = Self { process, tls: None, port: free_port(), peer: free_port() };
             if server.launch() {
                 return server;
             }
             let said = server.process.log();
             assert!(said.contains("address already in use"), "etcd: {said}");
         }
+    }
+
+    /// One that clients reach by TLS alone. What is asked of it by hand here goes by another port, without.
+    pub fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let mut server = Self::start();
+        server.kill();
+        server.tls = Some((certificate.to_owned(), key.to_owned(), free_port()));
+        assert!(server.launch(), "it did not start: {}", server.process.log());
+        server
     }
 
     /// One that all tests of a process use.
@@ -67,13 +72,18 @@ impl EtcdServer {
         assert!(self.launch(), "it did not start again: {}", self.process.log());
     }
 
+    fn by_hand(&self) -> u16 {
+        self.tls.as_ref().map_or(self.port, |(_, _, port)| *port)
+    }
+
     /// Where its data lies.
     pub fn data(&self) -> PathBuf {
         self.process.path().join("data")
     }
 
     fn launch(&mut self) -> bool {
-        let client = format!("http://127.0.0.1:{}", self.port);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let client = format!("{scheme}://127.0.0.1:{}", self.port);
         let peer = format!("http://127.0.0.1:{}", self.peer);
         let (cluster, data) = (format!("one={peer}"), self.data());
         let data = data.to_str().unwrap();
@@ -95,11 +105,14 @@ impl EtcdServer {
             "--initial-cluster",
             &cluster,
         ];
-        all.extend(self.extra.iter().map(String::as_str));
+        let metrics = format!("http://127.0.0.1:{}", self.by_hand());
+        if let Some((certificate, key, _)) = &self.tls {
+            all.extend(["--cert-file", certificate, "--key-file", key, "--listen-metrics-urls", &metrics]);
+        }
         self.process.start(Path::new("etcd"), &all, "KILL");
         let start = Instant::now();
         loop {
-            let health = get(self.port, "/health");
+            let health = get(self.by_hand(), "/health");
             if !self.process.has_ended() && health.is_some_and(|said| said.contains("\"true\"")) {
                 return true;
             }
@@ -139,7 +152,7 @@ impl EtcdServer {
 
     /// The sum of its figures that a line is wanted of.
     fn metric(&self, wanted: impl Fn(&str) -> bool) -> u64 {
-        let page = get(self.port, "/metrics").unwrap();
+        let page = get(self.by_hand(), "/metrics").unwrap();
         let lines = page.lines().filter(|line| wanted(line));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
     }
