@@ -95,7 +95,7 @@ class ReleaseTest < Minitest::Test
 
     assert_equal 0, status, output
     assert_match(/lease-machines #{VERSION} is there already/, output)
-    assert_match(/^publish --locked -p lease-machines-store -p lease-machines-cli -p lease-machines-keeper$/, output)
+    assert_match(/^publish --locked -p lease-machines-store -p lease-machines-cli -p lease-machines-os -p lease-machines-id -p lease-machines-keeper$/, output)
   end
 
   private
