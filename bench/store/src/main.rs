@@ -13,10 +13,10 @@ mod fifty;
 mod holders;
 mod many;
 mod single;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,27 +31,7 @@ fn main() -> ExitCode {
     rows.push(holders::row(&folder.0));
     rows.push(many::row(&folder.0));
     rows.push(fifty::row(&folder.0));
-    let mut all_met = true;
-    for row in rows {
-        all_met &= row.met;
-        println!(
-            "| {} | {} | {} | {} |",
-            row.what,
-            row.figure,
-            row.bound,
-            if row.met { "yes" } else { "no" }
-        );
-    }
-    let check = arguments.iter().any(|argument| argument == "--check");
-    if check && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-/// A line of the table.
-struct Row {
-    what: &'static str,
-    figure: String,
-    bound: &'static str,
-    met: bool,
+    table::print(&rows)
 }
 
 /// On the disk that the project is on, or in the folder that `LEASE_BENCH_DIR` names: temporary folders are often in
@@ -72,15 +52,4 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn timed(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
-fn median(times: &mut [Duration]) -> f64 {
-    times.sort_unstable();
-    times.get(times.len() / 2).map_or(f64::NAN, |median| median.as_secs_f64() * 1e6)
 }

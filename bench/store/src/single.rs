@@ -9,7 +9,7 @@ use lease_machines_store::{
     Acquired, Claim, Grant, LeaseRef, Renewed, ResourceName, SqliteOptions, SqliteStore, Store,
 };
 
-use crate::{Row, median, timed};
+use crate::table::{Row, median, timed};
 
 const BLOCKS: usize = 101;
 const CALLS: usize = 40;
@@ -93,14 +93,8 @@ pub(crate) fn rows(folder: &Path) -> Vec<Row> {
         }
     }
     let [bare, grant, renew, history_grant, history_renew] = times.map(|mut times| median(&mut times));
-    let row = |what, time: f64, bound: f64, words| {
-        let ratio = bare / time;
-        Row {
-            what,
-            figure: format!("{ratio:.2} ({time:.0} µs, bare upsert {bare:.0} µs)"),
-            bound: words,
-            met: ratio >= bound,
-        }
+    let row = |what: &str, time: f64, bound: f64, words| {
+        Row::rate(what, time, ("bare upsert", bare), Some((bound, words)))
     };
     vec![
         row("sqlite: rate of a grant to a bare upsert", grant, 0.95, "at least 0.95"),

@@ -1,0 +1,11 @@
+//! What the tests of the store start servers with.
+#![allow(dead_code, unreachable_pub)]
+
+#[path = "../../../store/tests/servers/guard.rs"]
+pub mod guard;
+#[path = "../../../store/tests/servers/pgbouncer.rs"]
+pub mod pgbouncer;
+#[path = "../../../store/tests/servers/postgres.rs"]
+pub mod postgres;
+#[path = "../../../store/tests/servers/redis.rs"]
+pub mod redis;
