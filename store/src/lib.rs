@@ -38,7 +38,11 @@ mod error;
 mod etcd;
 mod event;
 mod fault;
-#[cfg_attr(not(any(feature = "sqlite", feature = "_server")), allow(dead_code))]
+// etcd alone has no marks that are opened by URL.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")),
+    allow(dead_code)
+)]
 mod fence;
 mod finding;
 #[cfg(any(feature = "sqlite", feature = "_server"))]
