@@ -8,6 +8,7 @@ mod servers;
 mod blocked;
 mod conformance;
 mod crashes;
+mod durable;
 mod fence;
 mod help;
 mod hostile;

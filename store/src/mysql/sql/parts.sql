@@ -86,10 +86,16 @@
 -- part expired
         -- The answer says that the lease is over: that has to stay so.
         SET wrote = TRUE, h_how = 2, h_ended = r_expires_at;
-        UPDATE lease_row SET observed = seen WHERE name = p_name;
+        UPDATE lease_row SET observed = seen, told = 1 - told WHERE name = p_name;
 
 -- part end
-    -- A refused request has changed nothing, and made no row: it waits for no disk.
+    -- Whatever is told has to be on the disk, also where this request changed nothing: without a binary log InnoDB shows a
+    -- commit to others before it has been flushed, and what they are told of would be gone after a crash. A commit of one's
+    -- own waits for all that came before it. A resource without a row has nothing to tell.
+    IF NOT wrote AND r_last > 0 AND NOT (@@log_bin AND @@sync_binlog = 1) THEN
+        SET wrote = TRUE;
+        UPDATE lease_row SET told = 1 - told WHERE name = p_name;
+    END IF;
     IF wrote THEN
         COMMIT;
     ELSE

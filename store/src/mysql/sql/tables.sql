@@ -36,7 +36,9 @@ CREATE TABLE IF NOT EXISTS lease_row (
     vacated_how INT,
     renewed_at BIGINT,
     renewals BIGINT,
-    holds BIGINT NOT NULL DEFAULT 0
+    holds BIGINT NOT NULL DEFAULT 0,
+    -- Turned over by requests that change nothing else, so that their commits wait for the disk.
+    told TINYINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
 CREATE TABLE IF NOT EXISTS lease_history (
