@@ -188,6 +188,18 @@ impl Server {
         })
     }
 
+    /// What the engine under the tables says of itself, its transactions among it.
+    #[track_caller]
+    pub fn innodb(&self) -> String {
+        runtime().block_on(async {
+            let mut conn = self.client("").await.unwrap();
+            let told: Option<(String, String, String)> =
+                conn.query_first("SHOW ENGINE INNODB STATUS").await.unwrap();
+            conn.disconnect().await.unwrap();
+            told.unwrap().2
+        })
+    }
+
     /// A connection of the test's own.
     pub async fn client(&self, database: &str) -> Result<Conn, mysql_async::Error> {
         let to = OptsBuilder::default()
