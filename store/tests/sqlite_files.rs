@@ -467,7 +467,7 @@ fn settings_out_of_range_are_refused() {
     let url = |options: &str| format!("sqlite:{}?{options}", folder.file().display());
     for (options, word) in [
         ("timeout=0", "timeout"),
-        ("timeout=soon", "duration"),
+        ("timeout=soon", "a number of seconds"),
         ("max_ttl=0", "max_ttl"),
         ("max_ttl=366d", "max_ttl"),
         ("history=0", "history"),
