@@ -483,7 +483,7 @@ fn settings_out_of_range_are_refused() {
         ("sqlite:", "without a path"),
         ("sqlite://host/x.db", "sqlite:/a/b"),
         ("sqlite:file:x.db", "plain path"),
-        ("mysql://x", "there is no store"),
+        ("mongodb://x", "there is no store"),
     ] {
         let Err(error) = lease_machines_store::open(url) else { panic!("{url} was accepted") };
         says(&error, ErrorKind::Configuration, &[word]);
