@@ -27,7 +27,7 @@ class ExamplesTest < Minitest::Test
 
   count = 0
   Dir["#{ROOT}/lib/**/*.rb"].each do |file|
-    examples_of(File.read(file)).each do |code, line|
+    examples_of(File.read(file, encoding: "UTF-8")).each do |code, line|
       count += 1
       define_method(:"test_#{file.delete_prefix("#{ROOT}/")}_#{line}") do
         Example.new(code, file, line).run(Given.new) { |expected, found, where| assert_equal expected, found, where }

@@ -8,7 +8,7 @@ require "tmpdir"
 # What script/release refuses, and what it hands to the programs that upload, which are others here.
 class ReleaseTest < Minitest::Test
   ROOT = File.expand_path("..", __dir__)
-  VERSION = File.read("#{ROOT}/Cargo.toml")[/^version = "([^"]+)"/, 1]
+  VERSION = File.read("#{ROOT}/Cargo.toml", encoding: "UTF-8")[/^version = "([^"]+)"/, 1]
 
   def setup
     @folder = Dir.mktmpdir("release")
@@ -127,7 +127,7 @@ class ReleaseTest < Minitest::Test
 
   def change(file)
     path = "#{@folder}/#{file}"
-    File.write(path, yield(File.read(path)))
+    File.write(path, yield(File.read(path, encoding: "UTF-8")))
   end
 
   def commit(*options)

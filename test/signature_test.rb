@@ -39,7 +39,7 @@ class SignatureTest < Minitest::Test
   end
 
   def test_every_status_and_reason_is_in_the_signatures
-    source = File.read(File.expand_path("../sig/lease_machines.rbs", __dir__))
+    source = File.read(File.expand_path("../sig/lease_machines.rbs", __dir__), encoding: "UTF-8")
     symbols = ->(type) { source[/type #{type} = (.*?)\n\n/m, 1].scan(/:\w+/).map { _1.delete_prefix(":").to_sym } }
 
     assert_equal %i[occupied vacant wrong_owner stale_token expired clock_regressed invalid_ttl deadline_overflow

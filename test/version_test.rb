@@ -7,7 +7,11 @@ require_relative "../lib/lease_machines/version"
 # where else it has to be changed.
 class VersionTest < Minitest::Test
   ROOT = File.expand_path("..", __dir__)
-  VERSION = File.read("#{ROOT}/Cargo.toml")[/^\[workspace\.package\]\n(?:[^\[]*\n)?version = "([^"]+)"/, 1]
+
+  # Whatever the locale: this also runs where none is set.
+  def self.read(file) = File.read(File.expand_path(file, ROOT), encoding: Encoding::UTF_8)
+
+  VERSION = read("Cargo.toml")[/^\[workspace\.package\]\n(?:[^\[]*\n)?version = "([^"]+)"/, 1]
 
   def test_the_workspace_has_one
     assert_match(/\A\d+\.\d+\.\d+(-[a-z]+\.\d+)?\z/, VERSION)
@@ -20,26 +24,26 @@ class VersionTest < Minitest::Test
 
   def test_every_crate_takes_that_of_the_workspace
     members.each do |member|
-      assert_match(/^version\.workspace = true$/, File.read("#{ROOT}/#{member}/Cargo.toml"), member)
+      assert_match(/^version\.workspace = true$/, read("#{member}/Cargo.toml"), member)
     end
   end
 
   def test_crates_ask_for_one_another_by_it
-    asked = File.read("#{ROOT}/Cargo.toml").scan(/^([a-z-]+) = \{ path = "[^"]+", version = "([^"]+)"/)
+    asked = read("Cargo.toml").scan(/^([a-z-]+) = \{ path = "[^"]+", version = "([^"]+)"/)
 
     refute_empty asked
     asked.each { |name, version| assert_equal VERSION, version, name }
   end
 
   def test_the_lock_file
-    locked = File.read("#{ROOT}/Cargo.lock").scan(/^name = "([^"]+)"\nversion = "([^"]+)"\n(?!source)/)
+    locked = read("Cargo.lock").scan(/^name = "([^"]+)"\nversion = "([^"]+)"\n(?!source)/)
 
     assert_equal members.size, locked.size
     locked.each { |name, version| assert_equal VERSION, version, name }
   end
 
   def test_the_change_log
-    headings = File.read("#{ROOT}/CHANGELOG.md").scan(/^## \[([^\]]+)\]/).flatten
+    headings = read("CHANGELOG.md").scan(/^## \[([^\]]+)\]/).flatten
 
     assert_includes [VERSION, "Unreleased"], headings.first
   end
@@ -50,14 +54,16 @@ class VersionTest < Minitest::Test
 
     refute_empty pages
     pages.each do |page|
-      named = File.read(page).scan(/lease[_-]machines[\w-]*(?:"?\s*=\s*"|", "~> |@)(\d+\.\d+(?:\.\d+)?)/).flatten
+      named = read(page).scan(/lease[_-]machines[\w-]*(?:"?\s*=\s*"|", "~> |@)(\d+\.\d+(?:\.\d+)?)/).flatten
       named.each { |version| assert VERSION.start_with?(version), "#{page} names #{version}" }
     end
   end
 
   private
 
+  def read(...) = self.class.read(...)
+
   def members
-    File.read("#{ROOT}/Cargo.toml")[/^members = \[(.*?)\]/m, 1].scan(/"([^"]+)"/).flatten
+    read("Cargo.toml")[/^members = \[(.*?)\]/m, 1].scan(/"([^"]+)"/).flatten
   end
 end
