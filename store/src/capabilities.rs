@@ -26,6 +26,8 @@ pub struct Capabilities {
     pub wakes_waiters: bool,
     /// Can forget resources without their tokens ever going down.
     pub prune: bool,
+    /// Keeps pools of slots.
+    pub slots: bool,
 }
 
 impl Capabilities {
@@ -43,6 +45,7 @@ impl Capabilities {
             endings: true,
             wakes_waiters: true,
             prune: true,
+            slots: true,
         }
     }
 }

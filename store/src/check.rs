@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Claim, Ending, ErrorKind, StoreError};
+use crate::pool::{MAX_SIZE, pool_name};
+use crate::{Claim, Ending, ErrorKind, PoolClaim, StoreError};
 
 /// The longest label, identity, once-key or reason, in bytes.
 const MAX_TEXT: usize = 1_024;
@@ -33,6 +34,54 @@ pub(crate) fn claim(mut claim: Claim, max_ttl: Duration) -> Result<Claim, StoreE
     text("identity", claim.identity.as_deref())?;
     text("once-key", claim.once.as_deref())?;
     Ok(claim)
+}
+
+/// A claim of a slot that can be granted.
+pub(crate) fn pool_claim(mut claim: PoolClaim, max_ttl: Duration) -> Result<PoolClaim, StoreError> {
+    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+    pool_name(&claim.pool)?;
+    size(claim.size)?;
+    claim.ttl = ttl(claim.ttl, max_ttl)?;
+    if claim.attempt == 0 {
+        return Err(StoreError::new(ErrorKind::Request, "attempts are counted from 1, found 0"));
+    }
+    if claim.cool_down > LONGEST {
+        let message = format!("a cool-down lasts at most 365d, found {}", exact(claim.cool_down));
+        return Err(StoreError::new(ErrorKind::Request, message));
+    }
+    claim.cool_down = whole_micros(claim.cool_down);
+    if claim.exclusive_identity && claim.identity.is_none() {
+        let message = "a claim says that its identity is exclusive, and names none";
+        return Err(StoreError::new(ErrorKind::Request, message));
+    }
+    text("label", claim.label.as_deref())?;
+    text("identity", claim.identity.as_deref())?;
+    Ok(claim)
+}
+
+/// A number of slots that a pool can have.
+pub(crate) fn size(size: u32) -> Result<(), StoreError> {
+    if (1..=MAX_SIZE).contains(&size) {
+        return Ok(());
+    }
+    Err(StoreError::new(ErrorKind::Request, format!("a pool has 1 to {MAX_SIZE} slots, found {size}")))
+}
+
+/// The last stamp that a holder has used, as stores keep it.
+pub(crate) fn last_used(stamp: Option<Duration>) -> Result<Option<Duration>, StoreError> {
+    match stamp {
+        Some(stamp) if stamp.as_micros() >= i64::MAX.unsigned_abs().into() => Err(StoreError::new(
+            ErrorKind::Request,
+            format!("a last stamp of {} is beyond 2^63 microseconds since Unix's origin", exact(stamp)),
+        )),
+        stamp => Ok(stamp.map(whole_micros)),
+    }
+}
+
+/// What engines can keep of a time, never less than it.
+fn whole_micros(time: Duration) -> Duration {
+    let micros = time.subsec_nanos().div_ceil(1_000);
+    Duration::from_secs(time.as_secs()).saturating_add(Duration::from_micros(micros.into()))
 }
 
 /// An ending that can be recorded.

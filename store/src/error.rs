@@ -47,6 +47,11 @@ pub enum ErrorKind {
     Configuration,
     /// The request itself is wrong: a name or a ttl out of range. *Refused*.
     Request,
+    /// The pool has fewer slots than the claim names. *Refused*.
+    PoolSize {
+        /// How many it has.
+        size: u32,
+    },
     /// The store does not offer this call, see its capabilities. *Refused*.
     Unsupported,
 }
@@ -79,6 +84,7 @@ impl StoreError {
             | ErrorKind::Permission
             | ErrorKind::Configuration
             | ErrorKind::Request
+            | ErrorKind::PoolSize { .. }
             | ErrorKind::Unsupported => Undecided::Refused,
         };
         Self(Box::new(Inner { kind, undecided, message: message.into(), source: None }))

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use lease_machines::{FencingToken, OwnerId};
 
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection,
-    LeaseRef, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, HistoryEntry,
+    Inspection, LeaseRef, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
+    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError,
 };
 
 /// What happens to one request.
@@ -325,6 +326,44 @@ impl Store for FaultStore {
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         self.through(move |store| store.open_epoch(opening.clone()))
+    }
+
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.through(move |store| store.claim_slot(claim.clone()))
+    }
+
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.through(move |store| store.reclaim_slot(claim.clone()))
+    }
+
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        self.through(move |store| store.renew_slot(lease.clone(), ttl, id_time))
+    }
+
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        self.through(move |store| store.release_slot(lease.clone(), last_used))
+    }
+
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.through(move |store| store.withdraw_slot(pool.clone(), owner))
+    }
+
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        self.through(move |store| store.revoke_slot(pool.clone(), slot, expect, reason.clone()))
+    }
+
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        self.through(move |store| store.slots(pool.clone()))
+    }
+
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        self.through(move |store| store.resize_pool(pool.clone(), size))
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {

@@ -55,6 +55,7 @@ mod mysql;
 mod name;
 mod open;
 mod owner;
+mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -90,6 +91,10 @@ pub use mysql::{MysqlFence, MysqlOptions, MysqlStore};
 pub use name::{NameError, ResourceName};
 pub use open::{Migration, migrate, migration_sql, open, open_existing, open_marks};
 pub use owner::fresh_owner;
+pub use pool::{
+    Claimed, PoolClaim, PoolInspection, Resized, SlotInspection, SlotLease, SlotRef, SlotRenewed, Unclaimed,
+    slot_name,
+};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresFence, PostgresOptions, PostgresStore};
 #[cfg(feature = "redis")]

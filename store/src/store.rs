@@ -7,8 +7,9 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId};
 
 use crate::{
-    Acquired, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection, LeaseRef,
-    Opening, Pruned, Released, Renewed, ResourceName, Revoked, StoreError,
+    Acquired, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection,
+    LeaseRef, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized, ResourceName, Revoked,
+    SlotRef, SlotRenewed, StoreError,
 };
 
 /// The future of a store's answer: boxed and `Send`, so that a store can be chosen at run time.
@@ -27,6 +28,26 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// [`renew_many`](Self::renew_many), [`release`](Self::release), [`withdraw`](Self::withdraw) and
 /// [`revoke`](Self::revoke) decide; [`inspect`](Self::inspect), [`list`](Self::list) and [`history`](Self::history)
 /// only look; [`wait`](Self::wait) passes the time until another try is worth it.
+///
+/// # Slots
+///
+/// Where [`Capabilities::slots`](crate::Capabilities::slots) says so, a store also keeps pools: N slots, each an authority
+/// of its own, see the core's [`Pool`](lease_machines::Pool), which says what each of these calls decides:
+/// [`claim_slot`](Self::claim_slot), [`reclaim_slot`](Self::reclaim_slot), [`renew_slot`](Self::renew_slot),
+/// [`release_slot`](Self::release_slot), [`withdraw_slot`](Self::withdraw_slot) and
+/// [`revoke_slot`](Self::revoke_slot). Beside the core's rules stand those of every call here:
+///
+/// - **Epochs**: as for leases. In a new epoch no ID time is reserved that a lost history may have given out: marks begin
+///   at the store's clock at its opening + `max_ttl`.
+/// - **Owners and attempts**: an owner holds at most one slot of a pool. A doubled or delayed claim is answered with what
+///   its owner holds, or *not done* ([`Superseded`](ErrorKind::Superseded)); never with a second slot. One whose answer was
+///   lost is repeated as `reclaim_slot` with the next attempt; one that is given up is withdrawn.
+/// - **Recording**: as for leases. A claim that got no slot writes nothing.
+/// - **First tokens** of a slot lie above the store's clock in microseconds, and above its floor.
+///
+/// [`resize_pool`](Self::resize_pool) is an operator's, [`slots`](Self::slots) only looks, and
+/// [`history`](Self::history) of [`slot_name`](crate::slot_name) says who held a slot. Pools are not pruned: their tokens
+/// and marks are few, and are to last.
 pub trait Store: Send + Sync {
     /// What this store can promise.
     fn capabilities(&self) -> &Capabilities;
@@ -91,8 +112,75 @@ pub trait Store: Send + Sync {
         Box::pin(async move { Err(StoreError::new(ErrorKind::Unsupported, message)) })
     }
 
+    /// Takes one slot of a pool, as [`Pool::claim`](lease_machines::Pool::claim): the one that the claim's identity held last,
+    /// if it is free, else one that was never used, else the one that has been free for longest. One round trip, however
+    /// many slots there are.
+    ///
+    /// The first claim makes the pool. One that names more slots than the pool has is *refused* as
+    /// [`PoolSize`](ErrorKind::PoolSize).
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        no_slots(&claim.pool)
+    }
+
+    /// As [`claim_slot`](Self::claim_slot), but where the owner holds a slot in the claim's range, it keeps that under a
+    /// greater token, with the ID time that it had and what is reserved now.
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        no_slots(&claim.pool)
+    }
+
+    /// Extends the lease of a slot, and with `id_time` reserves ID time from where its window began to the store's clock +
+    /// `ttl`. Never shortens one, never revives one.
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        let _ = (ttl, id_time);
+        no_slots(&lease.pool)
+    }
+
+    /// Gives a slot back. With `last_used`, the last stamp of ID time that its holder has used, the rest of its window is
+    /// given back too; without, all of it counts as used.
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        let _ = last_used;
+        no_slots(&lease.pool)
+    }
+
+    /// Vacates whatever this owner holds in the pool, without knowing slot and token, and makes every claim that it sent
+    /// earlier, and that is still on its way, come to nothing. [`Vacant`](lease_machines::Rejection::Vacant) where it holds
+    /// nothing.
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        let _ = owner;
+        no_slots(&pool)
+    }
+
+    /// The operator's break, as [`revoke`](Self::revoke). The slot stays closed until the revoked lease would have ended.
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        let _ = (slot, expect, reason);
+        no_slots(&pool)
+    }
+
+    /// How the pool and all its slots stand.
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        no_slots(&pool)
+    }
+
+    /// Gives a pool this many slots, from 1 to 65,536; one that there is not is made. It becomes smaller only where nobody
+    /// holds a slot that would be cut off. Such a slot keeps its tokens and its mark, for when the pool grows again.
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        let _ = size;
+        no_slots(&pool)
+    }
+
     /// Looks for what weakens the store's promises here and now. The worst comes first.
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+}
+
+fn no_slots<'a, T: Send + 'a>(pool: &ResourceName) -> Answer<'a, T> {
+    let message = format!("this store keeps no pools, {pool:?} among them");
+    Box::pin(async move { Err(StoreError::new(ErrorKind::Unsupported, message)) })
 }

@@ -145,20 +145,20 @@ fn check(report: &Report, ran: usize, skipped: usize) {
 
 #[test]
 fn the_embedded_store_passes() {
-    check(&conformance::run(&File), 62, 0);
+    check(&conformance::run(&File), 62, 37);
 }
 
 #[test]
 fn the_embedded_store_in_memory_passes() {
-    check(&conformance::run(&InMemory), 59, 3);
+    check(&conformance::run(&InMemory), 59, 40);
 }
 
 #[test]
 fn the_embedded_store_passes_in_real_time() {
-    check(&conformance::run(&RealTime), 59, 3);
+    check(&conformance::run(&RealTime), 59, 40);
 }
 
 #[test]
 fn the_memory_store_passes() {
-    check(&conformance::run(&Memory), 60, 2);
+    check(&conformance::run(&Memory), 96, 3);
 }

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lease_machines::{FencingToken, OwnerId, Rejection};
+use lease_machines::{FencingToken, OwnerId, Rejection, SlotRange, Window};
 use lease_machines_store::conformance::{self, Fixture, Subject, block_on};
 use lease_machines_store::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, Grant, HistoryEntry, Inspection,
-    LeaseRef, MemoryStore, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Grant, HistoryEntry,
+    Inspection, LeaseRef, MemoryStore, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed,
+    Resized, ResourceName, Revoked, SlotLease, SlotRef, SlotRenewed, Store, StoreError, Unclaimed,
 };
 
 macro_rules! mutants {
@@ -66,6 +67,31 @@ mutants! {
     AnswersFromBefore,
     /// Only wrong when two come at once: it decides on a version of the row that it no longer locks.
     DecidesOnWhatItSaw,
+    IdentityIgnored,
+    CoolDownIgnored,
+    IdentityTakesOver,
+    ExclusiveIgnored,
+    ProofIgnored,
+    RangeIgnored,
+    SizeIgnored,
+    ClaimsGrowThePool,
+    SlotAttemptsIgnored,
+    SlotEpochForgotten,
+    ReclaimIsAClaim,
+    NextChanceUnsaid,
+    BusyForNothing,
+    WindowsOverlap,
+    WindowsMoveOn,
+    LastStampIgnored,
+    RenewalReservesNothing,
+    SlotTokenIgnored,
+    SlotOwnerIgnored,
+    SlotWithdrawForgotten,
+    RevokedSlotIsFree,
+    ShrinksAnyway,
+    FreeSlotsUnseen,
+    /// Only wrong when two come at once.
+    ClaimsWhatItSaw,
 }
 
 struct Wrong {
@@ -323,6 +349,163 @@ impl Store for Wrong {
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         let dead = self.is(Mutant::GrantsAfterALoss);
         self.inner.open_epoch(if dead { opening.with_dead_holders() } else { opening })
+    }
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        Box::pin(self.take_slot(claim, false))
+    }
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        Box::pin(self.take_slot(claim, true))
+    }
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        Box::pin(async move {
+            let lease = self.slot_ref(lease).await?;
+            let id_time = id_time && !self.is(Mutant::RenewalReservesNothing);
+            Ok(match self.inner.renew_slot(lease, ttl, id_time).await? {
+                SlotRenewed::Renewed(held) => SlotRenewed::Renewed(self.slot_lease(held)),
+                rejected => rejected,
+            })
+        })
+    }
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        Box::pin(async move {
+            let lease = self.slot_ref(lease).await?;
+            let last_used = last_used.filter(|_| !self.is(Mutant::LastStampIgnored));
+            self.inner.release_slot(lease, last_used).await
+        })
+    }
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        Box::pin(async move {
+            if self.is(Mutant::SlotWithdrawForgotten) {
+                let seen = self.inner.slots(pool.clone()).await?;
+                let mut held = seen.slots.into_iter().filter_map(|seen| Some((seen.slot, seen.occupant?)));
+                if let Some((slot, held)) = held.find(|(_, held)| held.owner == owner) {
+                    let lease = SlotRef::new(pool, slot, owner, held.token, None);
+                    return self.inner.release_slot(lease, None).await;
+                }
+            }
+            self.inner.withdraw_slot(pool, owner).await
+        })
+    }
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        Box::pin(async move {
+            let seen = self.inner.slots(pool.clone()).await?;
+            let held = seen.slots.into_iter().find(|seen| seen.slot == slot).and_then(|seen| seen.occupant);
+            if let (Some(held), true) = (held, self.is(Mutant::RevokedSlotIsFree)) {
+                let lease = SlotRef::new(pool.clone(), slot, held.owner, held.token, None);
+                let _ = self.inner.release_slot(lease, None).await?;
+                return self.inner.revoke_slot(pool, slot, None, reason).await;
+            }
+            self.inner.revoke_slot(pool, slot, expect, reason).await
+        })
+    }
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        Box::pin(async move {
+            let mut seen = self.inner.slots(pool).await?;
+            if self.is(Mutant::FreeSlotsUnseen) {
+                seen.slots.retain(|slot| slot.occupant.is_some());
+            }
+            Ok(seen)
+        })
+    }
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        Box::pin(async move {
+            match self.inner.resize_pool(pool, size).await? {
+                Resized::InUse { .. } if self.is(Mutant::ShrinksAnyway) => Ok(Resized::Resized),
+                answer => Ok(answer),
+            }
+        })
+    }
+}
+
+/// Pools.
+impl Wrong {
+    async fn slot_claim(&self, mut claim: PoolClaim) -> Result<PoolClaim, StoreError> {
+        let seen = self.inner.slots(claim.pool.clone()).await?;
+        match self.mutant {
+            Mutant::IdentityIgnored if !claim.exclusive_identity => claim.identity = None,
+            Mutant::CoolDownIgnored => claim.cool_down = Duration::ZERO,
+            Mutant::IdentityTakesOver => claim.exclusive_identity = claim.identity.is_some(),
+            Mutant::ExclusiveIgnored => claim.exclusive_identity = false,
+            Mutant::ProofIgnored => claim.gone = None,
+            Mutant::RangeIgnored => claim.range = SlotRange::ALL,
+            Mutant::SizeIgnored if seen.size > 0 && claim.size > 0 => claim.size = seen.size,
+            Mutant::ClaimsGrowThePool if seen.size > 0 && claim.size > seen.size => {
+                let _ = self.inner.resize_pool(claim.pool.clone(), claim.size).await?;
+            }
+            Mutant::SlotAttemptsIgnored if claim.attempt > 0 => {
+                claim.attempt = 1_000 + self.fresh.fetch_add(1, Ordering::SeqCst);
+            }
+            Mutant::SlotEpochForgotten => claim.epoch = None,
+            Mutant::ClaimsWhatItSaw => {
+                let held =
+                    |slot: u16| seen.slots.iter().any(|seen| seen.slot == slot && seen.occupant.is_some());
+                let free = (0..u16::try_from(seen.size).unwrap()).find(|slot| !held(*slot));
+                std::thread::sleep(Duration::from_micros(200));
+                let after = self.inner.slots(claim.pool.clone()).await?;
+                let taken = after
+                    .slots
+                    .into_iter()
+                    .find(|seen| Some(seen.slot) == free)
+                    .and_then(|seen| seen.occupant);
+                if let (Some(slot), Some(held)) = (free, taken) {
+                    let lease = SlotRef::new(claim.pool.clone(), slot, held.owner, held.token, None);
+                    let _ = self.inner.release_slot(lease, None).await?;
+                    claim.range = SlotRange::new(slot, slot).unwrap();
+                }
+            }
+            _ => {}
+        }
+        Ok(claim)
+    }
+
+    async fn take_slot(&self, claim: PoolClaim, again: bool) -> Result<Claimed, StoreError> {
+        if self.is(Mutant::BusyForNothing) && self.fresh.fetch_add(1, Ordering::SeqCst) % 5 == 4 {
+            return Ok(Claimed::Rejected(Unclaimed::Busy));
+        }
+        let claim = self.slot_claim(claim).await?;
+        let again = again && !self.is(Mutant::ReclaimIsAClaim);
+        let answer =
+            if again { self.inner.reclaim_slot(claim).await? } else { self.inner.claim_slot(claim).await? };
+        Ok(match answer {
+            Claimed::Granted(held) => Claimed::Granted(self.slot_lease(held)),
+            Claimed::Rejected(Unclaimed::Exhausted { .. }) if self.is(Mutant::NextChanceUnsaid) => {
+                Claimed::Rejected(Unclaimed::Exhausted { next_chance: None })
+            }
+            rejected => rejected,
+        })
+    }
+
+    fn slot_lease(&self, mut held: SlotLease) -> SlotLease {
+        if let Some(window) = &mut held.window {
+            match self.mutant {
+                Mutant::WindowsOverlap => window.after = Duration::ZERO,
+                Mutant::WindowsMoveOn => *window = Window { after: held.wall, ..*window },
+                _ => {}
+            }
+        }
+        held
+    }
+
+    async fn slot_ref(&self, mut lease: SlotRef) -> Result<SlotRef, StoreError> {
+        let seen = self.inner.slots(lease.pool.clone()).await?;
+        let held = seen.slots.into_iter().find(|seen| seen.slot == lease.slot).and_then(|seen| seen.occupant);
+        if let Some(held) = held {
+            match self.mutant {
+                Mutant::SlotTokenIgnored if held.owner == lease.owner => lease.token = held.token,
+                Mutant::SlotOwnerIgnored if held.token == lease.token => lease.owner = held.owner,
+                _ => {}
+            }
+        }
+        if self.is(Mutant::SlotEpochForgotten) {
+            lease.epoch = None;
+        }
+        Ok(lease)
     }
 }
 

@@ -5,6 +5,7 @@
 //! configurations seen). A request whose answer was lost may have taken effect at any time since, or never.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -34,13 +35,35 @@ const PATIENCE: usize = 300_000;
 
 /// One operation as its client saw it.
 #[derive(Clone, Debug)]
-struct Seen {
-    resource: u64,
-    op: Op,
+pub(super) struct Seen<O, S> {
+    /// What it was about.
+    pub(super) resource: u64,
+    pub(super) op: O,
     /// `None` where the answer was lost.
-    said: Option<Said>,
-    began: u64,
-    ended: u64,
+    pub(super) said: Option<S>,
+    pub(super) began: u64,
+    pub(super) ended: u64,
+}
+
+/// What does one operation after another, as the core does.
+pub(super) trait Sequential: Clone + Eq + Hash {
+    type Op;
+    type Said;
+    /// What a store was free to choose in an operation.
+    type Choice;
+
+    /// All that the store may have chosen.
+    fn choices(
+        &self,
+        seen: &Seen<Self::Op, Self::Said>,
+        history: &[&Seen<Self::Op, Self::Said>],
+    ) -> Vec<Self::Choice>;
+
+    /// Does what was asked. The clock stands still: nothing expires in a round.
+    fn perform(&mut self, seen: &Seen<Self::Op, Self::Said>, choice: Self::Choice) -> Self::Said;
+
+    /// The same answer, whatever the clock said.
+    fn alike(said: &Self::Said, expected: &Self::Said) -> bool;
 }
 
 fn one(context: &Context<'_>) -> Outcome<()> {
@@ -66,7 +89,7 @@ fn rounds(context: &Context<'_>, resources: u64, faulty: bool) -> Outcome<()> {
         for resource in 0..resources {
             models.push(first_hold(&context, resource)?);
         }
-        let histories: Vec<Outcome<Vec<Seen>>> = thread::scope(|scope| {
+        let histories: Vec<Outcome<Vec<Seen<Op, Said>>>> = thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|client| {
                     let (context, order) = (&context, &order);
@@ -84,7 +107,7 @@ fn rounds(context: &Context<'_>, resources: u64, faulty: bool) -> Outcome<()> {
             history.extend(seen?);
         }
         for (resource, model) in (0..resources).zip(models) {
-            let of_one: Vec<Seen> =
+            let of_one: Vec<Seen<Op, Said>> =
                 history.iter().filter(|seen| seen.resource == resource).cloned().collect();
             search(&of_one, model).map_err(|error| format!("resource {resource}, seed {seed}: {error}"))?;
         }
@@ -119,7 +142,7 @@ fn play(
     client: u64,
     resources: u64,
     faulty: bool,
-) -> Outcome<Vec<Seen>> {
+) -> Outcome<Vec<Seen<Op, Said>>> {
     // Half of the clients come through another connection, where there is one.
     let store = match context.fixture.another() {
         Some(other) if client % 2 == 1 => other,
@@ -196,10 +219,10 @@ fn play(
 }
 
 /// Looks for an order that the core agrees with.
-fn search(history: &[Seen], model: Model) -> Outcome<()> {
-    let mut order: Vec<&Seen> = history.iter().collect();
+pub(super) fn search<M: Sequential>(history: &[Seen<M::Op, M::Said>], model: M) -> Outcome<()> {
+    let mut order: Vec<&Seen<M::Op, M::Said>> = history.iter().collect();
     order.sort_by_key(|seen| seen.began);
-    let mut visited: HashSet<(Vec<u64>, Model)> = HashSet::new();
+    let mut visited: HashSet<(Vec<u64>, M)> = HashSet::new();
     // Depth first, with a stack of its own: a history may be long.
     let mut stack = vec![(vec![0_u64; order.len().div_ceil(64)], model)];
     let mut furthest = 0;
@@ -219,11 +242,11 @@ fn search(history: &[Seen], model: Model) -> Outcome<()> {
             if seen.began > first_end {
                 break;
             }
-            for chosen in tokens_of(seen, &order, model.last()) {
+            for choice in model.choices(seen, &order) {
                 let mut next = model.clone();
-                let expected = next.ask(&seen.op, Duration::ZERO, chosen);
+                let expected = next.perform(seen, choice);
                 let is_known = seen.said.is_some();
-                if seen.said.as_ref().is_some_and(|said| !alike(said, &expected))
+                if seen.said.as_ref().is_some_and(|said| !M::alike(said, &expected))
                     || (!is_known && next == model)
                 {
                     // A lost request without effect is as good as one that never came.
@@ -254,38 +277,49 @@ fn search(history: &[Seen], model: Model) -> Outcome<()> {
     ))
 }
 
-/// The tokens that an operation may have issued. Of a grant whose answer was lost it is one that somebody was told of its
-/// owner, or any: a store need not count by ones.
-fn tokens_of(seen: &Seen, history: &[&Seen], last: u64) -> Vec<Option<u64>> {
-    match (&seen.said, &seen.op) {
-        (Some(Said::Granted { token, .. } | Said::Burnt { token }), _) => vec![Some(*token)],
-        (None, Op::Acquire { owner, .. }) => {
-            let mut tokens = vec![None];
-            for other in history {
-                // Others were told who holds it; the owner itself, by an echo.
-                let named = match (&other.said, &other.op) {
-                    (Some(Said::Rejected(_, Some((holder, token)))), _) => Some((holder, token)),
-                    (Some(Said::Granted { token, .. }), Op::Acquire { owner, .. }) => Some((owner, token)),
-                    _ => None,
-                };
-                let found = named
-                    .filter(|(holder, token)| *holder == owner && **token > last)
-                    .map(|(_, token)| *token);
-                if found.is_some() && !tokens.contains(&found) {
-                    tokens.push(found);
-                }
-            }
-            tokens
-        }
-        _ => vec![None],
-    }
-}
+impl Sequential for Model {
+    type Op = Op;
+    type Said = Said;
+    type Choice = Option<u64>;
 
-/// The same answer, whatever the clock said: nothing expires in a round.
-fn alike(said: &Said, expected: &Said) -> bool {
-    match (said, expected) {
-        (Said::Granted { token, .. }, Said::Granted { token: other, .. }) => token == other,
-        (Said::Renewed { .. }, Said::Renewed { .. }) => true,
-        (said, expected) => said == expected,
+    /// The tokens that an operation may have issued. Of a grant whose answer was lost it is one that somebody was told of
+    /// its owner, or any: a store need not count by ones.
+    fn choices(&self, seen: &Seen<Op, Said>, history: &[&Seen<Op, Said>]) -> Vec<Option<u64>> {
+        match (&seen.said, &seen.op) {
+            (Some(Said::Granted { token, .. } | Said::Burnt { token }), _) => vec![Some(*token)],
+            (None, Op::Acquire { owner, .. }) => {
+                let mut tokens = vec![None];
+                for other in history {
+                    // Others were told who holds it; the owner itself, by an echo.
+                    let named = match (&other.said, &other.op) {
+                        (Some(Said::Rejected(_, Some((holder, token)))), _) => Some((holder, token)),
+                        (Some(Said::Granted { token, .. }), Op::Acquire { owner, .. }) => {
+                            Some((owner, token))
+                        }
+                        _ => None,
+                    };
+                    let found = named
+                        .filter(|(holder, token)| *holder == owner && **token > self.last())
+                        .map(|(_, token)| *token);
+                    if found.is_some() && !tokens.contains(&found) {
+                        tokens.push(found);
+                    }
+                }
+                tokens
+            }
+            _ => vec![None],
+        }
+    }
+
+    fn perform(&mut self, seen: &Seen<Op, Said>, chosen: Option<u64>) -> Said {
+        self.ask(&seen.op, Duration::ZERO, chosen)
+    }
+
+    fn alike(said: &Said, expected: &Said) -> bool {
+        match (said, expected) {
+            (Said::Granted { token, .. }, Said::Granted { token: other, .. }) => token == other,
+            (Said::Renewed { .. }, Said::Renewed { .. }) => true,
+            (said, expected) => said == expected,
+        }
     }
 }

@@ -68,6 +68,7 @@ mod owners;
 mod pruning;
 mod random;
 mod report;
+mod slots;
 mod subject;
 mod task;
 mod tokens;
@@ -122,7 +123,7 @@ fn run_where(subject: &dyn Subject, wanted: impl Fn(&'static str) -> bool) -> Re
         random::CASES,
         linear::CASES,
     ];
-    for case in suites.into_iter().flatten().filter(|case| wanted(case.name)) {
+    for case in suites.into_iter().chain(slots::CASES).flatten().filter(|case| wanted(case.name)) {
         let fixture = match subject.fresh() {
             Ok(fixture) => fixture,
             Err(error) => {

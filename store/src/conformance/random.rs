@@ -40,14 +40,11 @@ enum Pick {
 }
 
 fn run(context: &Context<'_>) -> Outcome<()> {
-    let mut seed = match std::env::var("LEASE_SEED") {
-        Ok(text) => text.parse().map_err(|_| format!("LEASE_SEED is {text:?}, expected a number"))?,
-        Err(_) => seed_from_the_system().map_err(told)?,
-    };
+    let mut seed = seed()?;
     for _ in 0..SEQUENCES {
         let steps = sequence(seed);
         if let Err(message) = replay(context, &steps) {
-            let (steps, message) = shrink(context, steps, message);
+            let (steps, message) = shrink(steps, message, |steps| replay(context, steps));
             let mut text = format!("{message}\n    seed {seed} (LEASE_SEED repeats it), shrunk to:");
             for step in &steps {
                 let _ = write!(text, "\n      {step:?}");
@@ -59,15 +56,27 @@ fn run(context: &Context<'_>) -> Outcome<()> {
     Ok(())
 }
 
+/// The seed that the environment names, or another one every time.
+pub(super) fn seed() -> Outcome<u64> {
+    match std::env::var("LEASE_SEED") {
+        Ok(text) => text.parse().map_err(|_| format!("LEASE_SEED is {text:?}, expected a number")),
+        Err(_) => seed_from_the_system().map_err(told),
+    }
+}
+
 /// Leaves out whatever the failure does not need.
-fn shrink(context: &Context<'_>, mut steps: Vec<Step>, mut message: String) -> (Vec<Step>, String) {
+pub(super) fn shrink<S: Clone>(
+    mut steps: Vec<S>,
+    mut message: String,
+    replay: impl Fn(&[S]) -> Outcome<()>,
+) -> (Vec<S>, String) {
     let mut chunk = steps.len() / 2;
     while chunk > 0 {
         let mut at = 0;
         while at < steps.len() {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + chunk).min(steps.len()));
-            match replay(context, &fewer) {
+            match replay(&fewer) {
                 Err(found) => {
                     steps = fewer;
                     message = found;
@@ -80,11 +89,11 @@ fn shrink(context: &Context<'_>, mut steps: Vec<Step>, mut message: String) -> (
     (steps, message)
 }
 
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     /// SplitMix64 (Steele, Lea and Flood 2014), below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

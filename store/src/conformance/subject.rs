@@ -57,6 +57,10 @@ pub(super) enum Need {
     Prune,
     Driven,
     Another,
+    Slots,
+    SlotsDriven,
+    SlotsHistory,
+    SlotsAnother,
 }
 
 impl Need {
@@ -64,18 +68,25 @@ impl Need {
     pub(super) fn missing(self, context: &Context<'_>) -> Option<&'static str> {
         let store = context.store();
         let can = store.capabilities();
+        if !can.slots
+            && matches!(self, Self::Slots | Self::SlotsDriven | Self::SlotsHistory | Self::SlotsAnother)
+        {
+            return Some("no pools are kept");
+        }
         let (there, why) = match self {
-            Self::Nothing => (true, ""),
+            Self::Nothing | Self::Slots => (true, ""),
             Self::Millis => (
                 can.ttl_grain <= Duration::from_millis(1) && context.fixture.is_driven(),
                 "ttls are not exact to the millisecond, or the clock is not the test's",
             ),
             Self::Expired => (can.tells_expired, "the engine removes expired leases by itself"),
-            Self::History => (can.history, "no history is kept"),
+            Self::History | Self::SlotsHistory => (can.history, "no history is kept"),
             Self::Endings => (can.endings, "endings are not kept"),
             Self::Prune => (can.prune, "nothing can be pruned"),
-            Self::Driven => (context.fixture.is_driven(), "the clock is not the test's"),
-            Self::Another => (context.fixture.another().is_some(), "there is no second connection"),
+            Self::Driven | Self::SlotsDriven => (context.fixture.is_driven(), "the clock is not the test's"),
+            Self::Another | Self::SlotsAnother => {
+                (context.fixture.another().is_some(), "there is no second connection")
+            }
         };
         (!there).then_some(why)
     }

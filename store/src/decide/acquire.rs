@@ -1,6 +1,8 @@
 //! Grants.
 
-use lease_machines::{Decision, LeaseAuthority, Rejection};
+use std::time::Duration;
+
+use lease_machines::{Decision, Rejection};
 
 use super::{At, Decided, Effects, Held, Row, Standing, Write, same_epoch};
 use crate::check;
@@ -50,7 +52,7 @@ pub(crate) fn acquire(
     match decision {
         Decision::Granted(lease) => {
             if authority.observed() < standing.grants_from {
-                return Decided::only(Err(held_back(standing, &authority)));
+                return Decided::only(Err(held_back(standing, authority.observed())));
             }
             // One that is held back has ended before, when it was released.
             let ended = row.lease.as_ref().filter(|old| !old.retained).map(|old| {
@@ -124,8 +126,9 @@ fn superseded(claim: &Claim, why: &str) -> StoreError {
     )
 }
 
-fn held_back(standing: &Standing, authority: &LeaseAuthority) -> StoreError {
-    let left = standing.grants_from.saturating_sub(authority.observed());
+/// Nothing is granted yet.
+pub(super) fn held_back(standing: &Standing, now: Duration) -> StoreError {
+    let left = standing.grants_from.saturating_sub(now);
     StoreError::new(
         ErrorKind::Busy,
         format!(

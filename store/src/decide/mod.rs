@@ -6,6 +6,7 @@
 mod acquire;
 mod renew;
 mod row;
+mod slot;
 mod standing;
 mod vacate;
 
@@ -14,6 +15,10 @@ pub(crate) use renew::renew;
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
 pub(crate) use row::micros;
 pub(crate) use row::{At, Effects, Held, Row, Write};
+pub(crate) use slot::{
+    Course, SlotRow, core_claim, course, release as release_slot, renew as renew_slot, revoke as revoke_slot,
+    take, unclaimed, wall, withdraw as withdraw_slot,
+};
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
 pub(crate) use standing::EARLIEST_MICROS;
 #[cfg(feature = "_server")]

@@ -26,6 +26,9 @@ pub(crate) struct Standing {
     pub(crate) floor: u64,
     /// Before this instant nothing is granted: leases of a lost history may still be held.
     pub(crate) grants_from: Duration,
+    /// Stamps up to here, since Unix's origin, may have been given out by a history that was lost: no slot's window begins
+    /// below. Zero in a store's first epoch.
+    pub(crate) stamps_above: Duration,
 }
 
 /// How an epoch comes to be opened.
@@ -67,7 +70,10 @@ impl Standing {
         let floor = floor.max(reason.above).max(micros(at.wall)).min(MAX_TOKEN);
         let dead = reason.old_holders_are_dead;
         let grants_from = if dead { Duration::ZERO } else { at.now.saturating_add(max_ttl) };
-        Self { epoch, floor, grants_from }
+        // Whatever was granted, its window ended at most `max_ttl` after the clock of that moment.
+        let stamps_above = Duration::from_micros(micros(at.wall)).saturating_add(max_ttl);
+        let stamps_above = self.stamps_above.max(stamps_above);
+        Self { epoch, floor, grants_from, stamps_above }
     }
 }
 

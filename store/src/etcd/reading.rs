@@ -227,7 +227,7 @@ pub(super) fn standing(epochal: &Epochal, waits: Duration) -> decide::Standing {
         floor => floor,
     };
     let grants_from = if waits.is_zero() { Duration::ZERO } else { NOW.saturating_add(waits) };
-    decide::Standing { epoch: epochal.standing.epoch, floor, grants_from }
+    decide::Standing { epoch: epochal.standing.epoch, floor, grants_from, stamps_above: Duration::ZERO }
 }
 
 pub(super) fn at(wall: SystemTime) -> At {

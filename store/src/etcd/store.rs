@@ -67,6 +67,7 @@ impl EtcdStore {
 
     fn start(link: Link, options: EtcdOptions) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("etcd", options.limits.max_ttl);
+        capabilities.slots = false;
         capabilities.ttl_grain = Duration::from_secs(1);
         capabilities.round_trips = 2;
         capabilities.history = options.limits.history.is_some();

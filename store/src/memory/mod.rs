@@ -1,5 +1,6 @@
 //! A store in memory whose clock the user moves: for tests.
 
+mod pools;
 mod state;
 
 use std::future::poll_fn;
@@ -11,9 +12,9 @@ use lease_machines::{FencingToken, OwnerId};
 
 use self::state::{MAX_TTL, State};
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, Grant, HistoryEntry,
-    Inspection, LeaseRef, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Severity, Store,
-    StoreError, check, decide,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, Grant, HistoryEntry,
+    Inspection, LeaseRef, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
+    ResourceName, Revoked, Severity, SlotRef, SlotRenewed, Store, StoreError, check, decide, pool,
 };
 
 /// A store for tests: the decisions of the embedded one, without a file, on a clock that stands still until it is told
@@ -239,6 +240,74 @@ impl Store for MemoryStore {
                 }
                 state.begin_epoch((&opening).into())
             })
+        })
+    }
+
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.answer(|store| {
+            let claim = check::pool_claim(claim, MAX_TTL)?;
+            store.with(|state| state.claim_slot(&claim, false))
+        })
+    }
+
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.answer(|store| {
+            let claim = check::pool_claim(claim, MAX_TTL)?;
+            store.with(|state| state.claim_slot(&claim, true))
+        })
+    }
+
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        self.answer(move |store| {
+            let ttl = check::ttl(ttl, MAX_TTL)?;
+            store.with(|state| {
+                state.decide_slot(&lease.pool, lease.slot, |slot, standing, at| {
+                    decide::renew_slot(slot, standing, at, &lease, ttl, id_time)
+                })
+            })
+        })
+    }
+
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        self.answer(move |store| {
+            let last_used = check::last_used(last_used)?;
+            store.with(|state| {
+                state.decide_slot(&lease.pool, lease.slot, |slot, standing, at| {
+                    decide::release_slot(slot, standing, at, &lease, last_used)
+                })
+            })
+        })
+    }
+
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.answer(move |store| {
+            pool::pool_name(&pool)?;
+            store.with(|state| state.withdraw_slot(&pool, owner))
+        })
+    }
+
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        self.answer(move |store| {
+            check::text("reason", reason.as_deref())?;
+            store.with(|state| state.revoke_slot(&pool, slot, expect, reason))
+        })
+    }
+
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        self.answer(move |store| Ok(store.state().slots(&pool)))
+    }
+
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        self.answer(move |store| {
+            pool::pool_name(&pool)?;
+            check::size(size)?;
+            Ok(store.with(|state| state.resize_pool(&pool, size)))
         })
     }
 

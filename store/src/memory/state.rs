@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, OwnerId};
 
+use super::pools::Pools;
 use crate::decide::{self, At, Decided, Effects, Known, Reason, Row, Standing, Write};
 use crate::{
     Acquired, Claim, End, Epoch, HistoryEntry, HoldOutcome, Inspection, Pruned, ResourceName, StoreError,
@@ -20,14 +21,19 @@ pub(super) struct State {
     done: BTreeMap<(ResourceName, String), End>,
     good: BTreeMap<ResourceName, End>,
     withdrawn: HashSet<(ResourceName, OwnerId)>,
+    pub(super) pools: Pools,
     pub(super) waiting: Vec<Waker>,
 }
 
 #[derive(Default, Debug)]
 struct Resource {
     row: Row,
-    history: BTreeMap<FencingToken, HistoryEntry>,
+    holds: Holds,
 }
+
+/// The holds of one authority that have ended.
+#[derive(Default, Debug)]
+pub(super) struct Holds(BTreeMap<FencingToken, HistoryEntry>);
 
 /// The wall clock at the store's origin: 2026-01-01, a constant, so that a test's tokens and times are the same in
 /// every run.
@@ -44,11 +50,17 @@ impl State {
     pub(super) fn new() -> Result<Self, StoreError> {
         Ok(Self {
             now: Duration::ZERO,
-            standing: Standing { epoch: Epoch::draw()?, floor: 0, grants_from: Duration::ZERO },
+            standing: Standing {
+                epoch: Epoch::draw()?,
+                floor: 0,
+                grants_from: Duration::ZERO,
+                stamps_above: Duration::ZERO,
+            },
             resources: BTreeMap::new(),
             done: BTreeMap::new(),
             good: BTreeMap::new(),
             withdrawn: HashSet::new(),
+            pools: Pools::default(),
             waiting: Vec::new(),
         })
     }
@@ -75,7 +87,7 @@ impl State {
         held
     }
 
-    fn at(&self) -> At {
+    pub(super) fn at(&self) -> At {
         let wall = ORIGIN.saturating_add(self.now);
         let wall = SystemTime::UNIX_EPOCH.checked_add(wall).unwrap_or(SystemTime::UNIX_EPOCH);
         At { now: self.now, wall }
@@ -98,7 +110,7 @@ impl State {
         if effects.write != Write::Nothing {
             let kept = self.resources.entry(resource.clone()).or_default();
             kept.row = row;
-            kept.record(&effects);
+            kept.holds.record(&effects);
         }
         if let Some(end) = effects.good {
             if let Some(once) = &end.once {
@@ -109,26 +121,36 @@ impl State {
         if let Some(owner) = effects.withdrawn {
             self.withdrawn.insert((resource.clone(), owner));
         }
-        if let Some((owner, token)) = effects.rewound {
-            if self.resources.values().any(|found| found.row.has_granted(owner, token)) {
-                return;
-            }
-            // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
-            let _ = self.begin_epoch(Reason::rewound(token));
+        self.look_for_a_loss(effects.rewound);
+    }
+
+    /// Opens a new epoch where a caller has shown a lease that this history does not have.
+    pub(super) fn look_for_a_loss(&mut self, rewound: Option<(OwnerId, FencingToken)>) {
+        let Some((owner, token)) = rewound else { return };
+        let slots = self.pools.rows();
+        if slots
+            .chain(self.resources.values().map(|found| &found.row))
+            .any(|row| row.has_granted(owner, token))
+        {
+            return;
         }
+        // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
+        let _ = self.begin_epoch(Reason::rewound(token));
     }
 
     pub(super) fn begin_epoch(&mut self, reason: Reason) -> Result<Epoch, StoreError> {
-        let issued = self.resources.values().filter_map(|resource| resource.row.last_issued);
+        let rows = self.resources.values().map(|resource| &resource.row).chain(self.pools.rows());
+        let issued = rows.filter_map(|row| row.last_issued);
         let greatest = issued.map(FencingToken::value).max().unwrap_or(0);
         let at = self.at();
         self.standing = self.standing.in_new_epoch(Epoch::draw()?, reason, greatest, &at, MAX_TTL);
-        for resource in self.resources.values_mut() {
-            let lost = resource.row.live(at.now).filter(|held| !held.retained);
+        let resources = self.resources.values_mut().map(|found| (&mut found.row, &mut found.holds));
+        for (row, holds) in resources.chain(self.pools.rows_mut()) {
+            let lost = row.live(at.now).filter(|held| !held.retained);
             if let Some(entry) = lost.map(|held| held.ended(HoldOutcome::EpochLost, at.now, at.wall)) {
-                resource.history.entry(entry.token).or_insert(entry);
+                holds.0.entry(entry.token).or_insert(entry);
             }
-            if let (true, Some(held)) = (reason.old_holders_are_dead, &mut resource.row.lease) {
+            if let (true, Some(held)) = (reason.old_holders_are_dead, &mut row.lease) {
                 held.expires_at = held.expires_at.min(at.now);
             }
         }
@@ -148,8 +170,9 @@ impl State {
     }
 
     pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Vec<HistoryEntry> {
-        let found = self.resources.get(resource);
-        found.map(|found| found.history(&self.at(), limit)).unwrap_or_default()
+        let found = self.resources.get(resource).map(|found| (&found.row, &found.holds));
+        let found = found.or_else(|| self.pools.named(resource));
+        found.map(|(row, holds)| holds.of(row, &self.at(), limit)).unwrap_or_default()
     }
 
     pub(super) fn prune(&mut self, older_than: Duration) -> Pruned {
@@ -164,15 +187,16 @@ impl State {
                 if idle {
                     pruned.resources = pruned.resources.saturating_add(1);
                     pruned.history =
-                        pruned.history.saturating_add(u64::try_from(resource.history.len()).unwrap_or(0));
+                        pruned.history.saturating_add(u64::try_from(resource.holds.0.len()).unwrap_or(0));
                     floor = floor.max(row.last_issued.map_or(0, FencingToken::value));
                 }
                 !idle
             });
         }
         if let Some(before) = at.wall.checked_sub(older_than) {
-            for resource in self.resources.values_mut() {
-                resource.history.retain(|_, hold| {
+            let resources = self.resources.values_mut().map(|found| &mut found.holds);
+            for holds in resources.chain(self.pools.rows_mut().map(|(_, holds)| holds)) {
+                holds.0.retain(|_, hold| {
                     let keep = hold.ends_at > before;
                     pruned.history = pruned.history.saturating_add(u64::from(!keep));
                     keep
@@ -189,20 +213,21 @@ impl State {
     }
 }
 
-impl Resource {
+impl Holds {
     /// Writes the history that goes with a decision.
-    fn record(&mut self, effects: &Effects) {
+    pub(super) fn record(&mut self, effects: &Effects) {
         for entry in effects.ended.iter().chain(&effects.burnt) {
-            self.history.entry(entry.token).or_insert_with(|| entry.clone());
+            self.0.entry(entry.token).or_insert_with(|| entry.clone());
         }
-        while self.history.len() > HISTORY {
-            self.history.pop_first();
+        while self.0.len() > HISTORY {
+            self.0.pop_first();
         }
     }
 
-    fn history(&self, at: &At, limit: usize) -> Vec<HistoryEntry> {
-        let current = self.row.current_hold(at.now, at.wall);
-        let current = current.filter(|entry| !self.history.contains_key(&entry.token));
-        current.into_iter().chain(self.history.values().rev().cloned()).take(limit).collect()
+    /// The same, below the hold that goes on in its row.
+    fn of(&self, row: &Row, at: &At, limit: usize) -> Vec<HistoryEntry> {
+        let current = row.current_hold(at.now, at.wall);
+        let current = current.filter(|entry| !self.0.contains_key(&entry.token));
+        current.into_iter().chain(self.0.values().rev().cloned()).take(limit).collect()
     }
 }

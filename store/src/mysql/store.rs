@@ -95,6 +95,7 @@ impl MysqlStore {
 
     fn start(target: Target) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("mysql", target.options.limits.max_ttl);
+        capabilities.slots = false;
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.clone())?;

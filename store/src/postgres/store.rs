@@ -95,6 +95,7 @@ impl PostgresStore {
 
     fn start(target: Target, pool: Pool<Link>, lent: bool) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("postgres", target.options.limits.max_ttl);
+        capabilities.slots = false;
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.to_string())?;

@@ -73,6 +73,7 @@ impl RedisStore {
 
     fn start(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("redis", options.limits.max_ttl);
+        capabilities.slots = false;
         capabilities.history = options.limits.history.is_some();
         // Waiters look again and again.
         capabilities.wakes_waiters = false;

@@ -27,7 +27,12 @@ pub(super) fn load_base(connection: &Connection) -> rusqlite::Result<Option<Base
             let offset = row.get(4)?;
             let grants_from = time(row.get(2)?);
             Ok(Epoch::new(epoch as u64).map(|epoch| Base {
-                standing: Standing { epoch, floor: u64::try_from(floor).unwrap_or(0), grants_from },
+                standing: Standing {
+                    epoch,
+                    floor: u64::try_from(floor).unwrap_or(0),
+                    grants_from,
+                    stamps_above: Duration::ZERO,
+                },
                 boot,
                 offset,
             }))

@@ -129,6 +129,7 @@ impl SqliteStore {
             .execute_batch("PRAGMA query_only = ON")
             .map_err(|error| sqlite_error(&settings.place, "setting up", error))?;
         let mut capabilities = Capabilities::all("sqlite", max_ttl);
+        capabilities.slots = false;
         capabilities.durable = settings.place.path().is_some();
         capabilities.history = history.is_some();
         // What another process releases is seen by looking.
