@@ -12,7 +12,7 @@
 //!
 //! | type | what it does |
 //! | --- | --- |
-//! | [`Strategy`] | hands out a machine ID as a lease: [`EnvironmentVariable`], [`HostIdentifiers`], [`Fixed`], or your own |
+//! | [`Strategy`] | hands out a machine ID as a lease: [`EnvironmentVariable`], [`HostIdentifiers`], [`Fixed`], `PoolLease` (feature `store`), or your own |
 //! | [`Manager`] | keeps it, and with it the factories on |
 //! | [`Counter`], [`Sortable`], `Encrypted` | make IDs |
 //! | [`Layout`] | says which bits of an ID mean what, and takes IDs apart |
@@ -51,4 +51,6 @@ pub use strategy::{
     AcquireError, Acquired, CallOptions, EnvironmentVariable, Fixed, HostIdentifiers, LeaseHandle,
     RenewError, Renewed, Strategy,
 };
+#[cfg(feature = "store")]
+pub use strategy::{Guarded, PoolLease};
 pub use text::{Notation, ParseIdError};

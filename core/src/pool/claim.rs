@@ -81,6 +81,12 @@ impl SlotRange {
         if first <= last { Some(Self { first, last }) } else { None }
     }
 
+    /// This slot alone.
+    #[must_use]
+    pub const fn only(slot: u16) -> Self {
+        Self { first: slot, last: slot }
+    }
+
     /// The lowest number.
     #[must_use]
     pub const fn first(self) -> u16 {

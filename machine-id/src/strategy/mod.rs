@@ -2,7 +2,11 @@
 
 mod environment;
 mod fixed;
+#[cfg(feature = "store")]
+mod guarded;
 mod hosts;
+#[cfg(feature = "store")]
+mod pool;
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +17,11 @@ use lease_machines::Window;
 
 pub use environment::EnvironmentVariable;
 pub use fixed::Fixed;
+#[cfg(feature = "store")]
+pub use guarded::Guarded;
 pub use hosts::HostIdentifiers;
+#[cfg(feature = "store")]
+pub use pool::PoolLease;
 
 /// Hands out a machine ID as a lease.
 ///
@@ -179,6 +187,10 @@ impl Renewed {
 pub enum AcquireError {
     /// All are taken. It is tried again.
     Exhausted(String),
+    /// Others were deciding on each that could be had. It is tried again.
+    Busy(String),
+    /// Another identity has the machine ID that this one was to have. A start fails at once.
+    Conflict(String),
     /// The store did not answer. It is tried again.
     Unreachable(String),
     /// The store refused: rights, schema. A start fails at once.
@@ -191,7 +203,7 @@ impl AcquireError {
     /// Whether another try may do better without anybody doing something about it.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::Exhausted(_) | Self::Unreachable(_))
+        matches!(self, Self::Exhausted(_) | Self::Busy(_) | Self::Unreachable(_))
     }
 }
 
@@ -199,6 +211,8 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, why) = match self {
             Self::Exhausted(why) => ("every machine ID is taken", why),
+            Self::Busy(why) => ("others were in the way", why),
+            Self::Conflict(why) => ("the machine ID is taken", why),
             Self::Unreachable(why) => ("the store cannot be reached", why),
             Self::Refused(why) => ("the store refused", why),
             Self::Misconfigured(why) => ("the strategy is misconfigured", why),

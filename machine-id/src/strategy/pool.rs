@@ -1,0 +1,278 @@
+//! The machine IDs of a store's pool.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lease_machines::{OwnerId, SlotRange};
+use lease_machines_store::{
+    Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
+    StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
+};
+use pollster::block_on;
+
+use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, RenewError, Renewed, Strategy};
+
+/// A machine ID from a pool on a store, which no other holder has: the number of a slot.
+///
+/// It is the same on each engine: SQLite for the processes of one machine, PostgreSQL, MySQL or MariaDB, Redis or Valkey, etcd
+/// for those of many.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::SystemTime;
+/// use lease_machines_id::{Id64, Manager, Options, PoolLease};
+/// use lease_machines_store::{MemoryStore, ResourceName};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // A program says `lease_machines_store::open("postgres://app@db/app")?`.
+/// let store = Arc::new(MemoryStore::new()?);
+/// # let origin = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_767_225_600);
+/// # store.advance(SystemTime::now().duration_since(origin)?); // its calendar begins with 2026
+/// let pool = PoolLease::new(store, ResourceName::new("order-ids")?, 512).with_exclusive_identity("orders-3");
+/// let manager = Manager::start(pool, Options::new())?;
+/// assert_eq!(manager.machine_id(), Some(0));
+/// assert!(manager.counter::<Id64>().next().is_ok());
+/// manager.stop();
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Promises
+///
+/// - **Each hold is a stranger to every other.** It has an owner of its own, drawn when it is asked for; an answer that was
+///   lost is asked for again by the same owner, so that a slot granted unheard is not lost until it expires. Two calls at a
+///   time never share an owner: what one gives back is not the other's.
+/// - **ID time is reserved** with each grant and renewal, by the store's clock, and what was not used is given back with the
+///   release.
+/// - **A store that cannot be asked ends nothing.** Only its own *no* does, and a new epoch.
+pub struct PoolLease {
+    store: Arc<dyn Store>,
+    /// What each claim has in common: its owner is another one each time.
+    pool: ResourceName,
+    size: u32,
+    range: SlotRange,
+    cool_down: Duration,
+    identity: Option<String>,
+    exclusive: bool,
+    label: Option<String>,
+    /// The owner whose last claim was not answered, with the number of its attempts. Whoever claims takes it away first.
+    unheard: Mutex<Option<(OwnerId, u64)>>,
+}
+
+impl PoolLease {
+    /// Any slot of a pool of this many, from 1 to 65,536. Whoever comes first makes the pool; later ones may name fewer, and
+    /// then get numbers below.
+    ///
+    /// The factories' layouts must have room for the numbers: the default ones have for 512.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, pool: ResourceName, size: u32) -> Self {
+        Self {
+            store,
+            pool,
+            size,
+            range: SlotRange::ALL,
+            cool_down: PoolClaim::COOL_DOWN,
+            identity: None,
+            exclusive: false,
+            label: None,
+            unheard: Mutex::new(None),
+        }
+    }
+
+    /// The same, within this part of the pool: data centres that share one have one each.
+    #[must_use]
+    pub const fn with_range(mut self, range: SlotRange) -> Self {
+        self.range = range;
+        self
+    }
+
+    /// The same, of slots that have rested for this long since another identity held them. No less than
+    /// [`Options::max_clock_skew`](crate::Options::max_clock_skew).
+    #[must_use]
+    pub const fn with_cool_down(mut self, cool_down: Duration) -> Self {
+        self.cool_down = cool_down;
+        self
+    }
+
+    /// The same, under a name that survives restarts: its last slot is its own again, if it is free. Several may share one.
+    #[must_use]
+    pub fn with_identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// The same, under a name that nobody else goes by at the same time, as a pod of a StatefulSet: its last slot is its own
+    /// again also where it is still held, for that is what a crash left behind. If two go by it after all, the second takes the
+    /// slot from the first, which stops at its next renewal: their reserved times are apart even then.
+    #[must_use]
+    pub fn with_exclusive_identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self.exclusive = true;
+        self
+    }
+
+    /// The same, shown with this to people who ask who has the slot.
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Claims a slot of this range, by the owner whose last claim was not answered, or by a new one.
+    pub(super) fn claim(
+        &self,
+        range: SlotRange,
+        ttl: Duration,
+    ) -> Result<Result<Acquired, Unclaimed>, AcquireError> {
+        let taken = self.unheard().take();
+        let (owner, attempt) = match taken {
+            Some((owner, attempts)) => (owner, attempts.saturating_add(1)),
+            None => (fresh_owner().map_err(|error| refusal(&error))?, 1),
+        };
+        let mut claim = PoolClaim::new(self.pool.clone(), self.size, owner, ttl)
+            .with_attempt(attempt)
+            .with_range(range)
+            .with_cool_down(self.cool_down)
+            .with_id_time();
+        claim.identity.clone_from(&self.identity);
+        claim.exclusive_identity = self.exclusive;
+        claim.label.clone_from(&self.label);
+        let answer = match attempt {
+            1 => self.store.claim_slot(claim),
+            _ => self.store.reclaim_slot(claim),
+        };
+        match block_on(answer) {
+            Ok(Claimed::Granted(grant)) => Ok(Ok(self.acquired(owner, &grant))),
+            Ok(Claimed::Rejected(why)) => Ok(Err(why)),
+            Ok(other) => Err(AcquireError::Refused(format!("an answer of a later version: {other:?}"))),
+            Err(error) => {
+                if error.undecided() == Undecided::Unknown {
+                    // Where two were not answered, one is remembered: the other's slot, if it has one, expires.
+                    *self.unheard() = Some((owner, attempt));
+                }
+                Err(refusal(&error))
+            }
+        }
+    }
+
+    fn acquired(&self, owner: OwnerId, grant: &SlotLease) -> Acquired {
+        let held = SlotRef::new(self.pool.clone(), grant.slot, owner, grant.token, Some(grant.epoch));
+        Acquired::new(grant.slot, LeaseHandle::new(held), grant.ttl)
+            .with_window(grant.window)
+            .with_store_clock(Some(grant.wall))
+    }
+
+    /// Whether somebody else holds what could not be claimed, or has just left it.
+    pub(super) fn is_held(&self, why: Unclaimed) -> bool {
+        matches!(why, Unclaimed::Exhausted { next_chance } if next_chance.is_none_or(|wait| wait > self.cool_down))
+    }
+
+    pub(super) fn rejection(&self, why: Unclaimed) -> AcquireError {
+        let pool = &self.pool;
+        match why {
+            Unclaimed::Busy => AcquireError::Busy(format!("pool {pool}: {why}")),
+            Unclaimed::Exhausted { next_chance: Some(wait) } => AcquireError::Exhausted(format!(
+                "pool {pool}: {why}; the next may come free in {} s",
+                wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
+            )),
+            Unclaimed::Exhausted { next_chance: None } => {
+                AcquireError::Exhausted(format!("pool {pool}: {why}"))
+            }
+            _ => AcquireError::Misconfigured(format!("pool {pool}: {why}")),
+        }
+    }
+
+    fn lost(&self, slot: u16, rejected: &Rejected) -> String {
+        let Rejected { reason, occupant, vacated, .. } = rejected;
+        let mut why = format!("slot {slot} of pool {}: {reason}", self.pool);
+        if let Some(holder) = occupant {
+            let name = holder.label.as_ref().or(holder.identity.as_ref());
+            why += &match name {
+                Some(name) => format!("; {name:?} has it under token {}", holder.token),
+                None => format!("; another has it under token {}", holder.token),
+            };
+        } else if let Some(vacated) = vacated {
+            why += match vacated.how {
+                VacatedHow::Released => "; it was released",
+                VacatedHow::Revoked => "; it was revoked",
+                VacatedHow::Withdrawn => "; it was withdrawn",
+                _ => "",
+            };
+        }
+        why
+    }
+
+    fn unheard(&self) -> std::sync::MutexGuard<'_, Option<(OwnerId, u64)>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a store's error means to somebody who claims.
+fn refusal(error: &StoreError) -> AcquireError {
+    let why = error.to_string();
+    match (error.undecided(), error.kind()) {
+        (Undecided::NotDone, ErrorKind::Busy) => AcquireError::Busy(why),
+        (Undecided::NotDone | Undecided::Unknown, _) => AcquireError::Unreachable(why),
+        (
+            Undecided::Refused,
+            ErrorKind::Configuration
+            | ErrorKind::Request
+            | ErrorKind::PoolSize { .. }
+            | ErrorKind::Unsupported,
+        ) => AcquireError::Misconfigured(why),
+        (Undecided::Refused, _) => AcquireError::Refused(why),
+    }
+}
+
+impl Strategy for PoolLease {
+    fn acquire(&self, lease_duration: Duration, _options: &CallOptions) -> Result<Acquired, AcquireError> {
+        self.claim(self.range, lease_duration)?.map_err(|why| self.rejection(why))
+    }
+
+    fn renew(
+        &self,
+        lease: &LeaseHandle,
+        lease_duration: Duration,
+        _options: &CallOptions,
+    ) -> Result<Renewed, RenewError> {
+        let Some(held) = lease.get::<SlotRef>() else {
+            return Err(RenewError::Lost("the lease is of another strategy".into()));
+        };
+        match block_on(self.store.renew_slot(held.clone(), lease_duration, true)) {
+            Ok(SlotRenewed::Renewed(renewed)) => {
+                Ok(Renewed::new(lease.clone(), renewed.ttl).with_window(renewed.window))
+            }
+            Ok(SlotRenewed::Rejected(rejected)) => Err(RenewError::Lost(self.lost(held.slot, &rejected))),
+            Ok(other) => Err(RenewError::Retry(format!("an answer of a later version: {other:?}"))),
+            Err(error) => match error.kind() {
+                ErrorKind::NewEpoch { .. } => Err(RenewError::Lost(error.to_string())),
+                _ => Err(RenewError::Retry(error.to_string())),
+            },
+        }
+    }
+
+    fn release(&self, lease: &LeaseHandle, options: &CallOptions) {
+        if let Some(held) = lease.get::<SlotRef>() {
+            // As well as it can: what is not given back expires.
+            let _ = block_on(self.store.release_slot(held.clone(), options.last_used));
+        }
+    }
+
+    fn deterministic(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for PoolLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolLease")
+            .field("engine", &self.store.capabilities().engine)
+            .field("pool", &self.pool)
+            .field("size", &self.size)
+            .field("range", &self.range)
+            .field("identity", &self.identity)
+            .field("exclusive", &self.exclusive)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! Machine IDs of a store's pool, on the store in memory: its clock is moved by the test.
+
+#![allow(clippy::panic)] // tests may
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lease_machines_id::{
+    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, Manager, Options, PoolLease,
+    Reason, RenewError, StartError, Strategy,
+};
+use lease_machines_store::{Fault, FaultStore, MemoryStore, Opening, PoolClaim, ResourceName, Store};
+use pollster::block_on;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const CALL: CallOptions = CallOptions::new(Duration::from_secs(5));
+
+fn memory() -> Arc<MemoryStore> {
+    let store = MemoryStore::new().expect("random numbers");
+    // Its calendar begins with 2026; a manager wants clocks that agree.
+    let origin = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+    store.advance(SystemTime::now().duration_since(origin).expect("later than that"));
+    Arc::new(store)
+}
+
+fn name() -> ResourceName {
+    ResourceName::new("ids").expect("a name")
+}
+
+/// A pool, a moment later: a claim that reserves no time beyond what is reserved already gets nothing.
+fn pool(store: &Arc<MemoryStore>, size: u32) -> PoolLease {
+    store.advance(Duration::from_millis(1));
+    PoolLease::new(Arc::clone(store) as Arc<dyn Store>, name(), size)
+}
+
+/// A pool behind a network with these faults.
+fn faulty(store: &Arc<MemoryStore>, size: u32, script: &[Fault]) -> (Arc<FaultStore>, PoolLease) {
+    let network = Arc::new(FaultStore::scripted(Arc::clone(store) as Arc<dyn Store>, script.iter().copied()));
+    let pool = PoolLease::new(Arc::clone(&network) as Arc<dyn Store>, name(), size);
+    (network, pool)
+}
+
+fn held(strategy: &impl Strategy) -> Acquired {
+    strategy.acquire(HOUR, &CALL).expect("a slot")
+}
+
+fn refused(strategy: &impl Strategy) -> AcquireError {
+    strategy.acquire(HOUR, &CALL).expect_err("no slot")
+}
+
+fn holders(store: &MemoryStore) -> usize {
+    block_on(store.slots(name())).expect("a look").holders()
+}
+
+#[test]
+fn no_two_holders_have_one_id() {
+    let store = memory();
+    let mut ids = [(); 3].map(|()| held(&pool(&store, 3))).map(|held| held.machine_id);
+    ids.sort_unstable();
+    assert_eq!(ids, [0, 1, 2]);
+    let AcquireError::Exhausted(why) = refused(&pool(&store, 3)) else { panic!("not exhausted") };
+    assert!(why.contains("pool ids") && why.contains("3630 s"), "an hour and the cool-down: {why}");
+}
+
+#[test]
+fn a_restart_gets_its_own_slot_back_and_a_stranger_waits_for_the_cool_down() {
+    let store = memory();
+    let web = pool(&store, 2).with_identity("web");
+    let (first, other) = (held(&web), held(&pool(&store, 2)));
+    web.release(&first.lease, &CALL);
+    assert_eq!(holders(&store), 1);
+    assert!(matches!(refused(&pool(&store, 2)), AcquireError::Exhausted(_)));
+    let again = held(&web);
+    assert_eq!(again.machine_id, first.machine_id);
+    web.release(&again.lease, &CALL);
+    store.advance(PoolClaim::COOL_DOWN);
+    assert_ne!(held(&pool(&store, 2)).machine_id, other.machine_id);
+}
+
+#[test]
+fn a_crashed_pod_takes_its_own_slot_over_and_the_first_life_stops() {
+    let store = memory();
+    let pod = || pool(&store, 8).with_exclusive_identity("pod-0");
+    let (before, after) = (held(&pod()), held(&pod()));
+    assert_eq!(before.machine_id, after.machine_id);
+    assert_eq!(holders(&store), 1);
+    let (before_window, after_window) = (before.window.expect("time"), after.window.expect("time"));
+    assert!(after_window.after >= before_window.until, "no stamp is of both lives");
+    let lost = pod().renew(&before.lease, HOUR, &CALL).expect_err("it is another's");
+    let RenewError::Lost(why) = lost else { panic!("not lost: {lost}") };
+    assert!(why.contains("slot 0 of pool ids") && why.contains("\"pod-0\" has it"), "{why}");
+}
+
+#[test]
+fn the_time_that_was_not_used_is_given_back() {
+    let store = memory();
+    let pool = pool(&store, 1).with_identity("web");
+    let first = held(&pool);
+    let window = first.window.expect("time");
+    let last_used = window.after + Duration::from_secs(1);
+    let mut options = CALL;
+    options.last_used = Some(last_used);
+    pool.release(&first.lease, &options);
+    store.advance(Duration::from_secs(2));
+    let next = held(&pool).window.expect("time");
+    assert!(last_used <= next.after && next.after < window.until, "{next:?} after {last_used:?}");
+}
+
+/// A claim whose answer was lost: the slot is not lost with it.
+#[test]
+fn an_unheard_grant_is_heard_by_the_next_claim() {
+    let store = memory();
+    for fault in [Fault::DropReply, Fault::DropRequest, Fault::Late] {
+        let (network, pool) = faulty(&store, 1, &[fault]);
+        let unheard = refused(&pool);
+        assert!(matches!(unheard, AcquireError::Unreachable(_)), "{fault:?}: {unheard}");
+        let held = held(&pool);
+        // What comes late is an old attempt, and is answered to nobody.
+        block_on(network.deliver_late());
+        assert_eq!(holders(&store), 1, "{fault:?}");
+        let renewed = pool.renew(&held.lease, HOUR, &CALL).expect("still held");
+        assert!(renewed.window.is_some());
+        pool.release(&held.lease, &CALL);
+        assert_eq!(holders(&store), 0, "{fault:?}");
+        store.advance(PoolClaim::COOL_DOWN + 2 * HOUR);
+    }
+}
+
+/// The grant of a claim that hung is given back when it comes. By then an ID is held under another claim: that one stays.
+#[test]
+fn what_a_hung_claim_gives_back_is_its_own() {
+    let store = memory();
+    // Whichever of the two it is that hangs.
+    let (_, pool) = faulty(&store, 2, &[Fault::Delay(Duration::from_millis(300))]);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| held(&pool));
+        let kept = held(&pool);
+        let late = other.join().expect("granted in the end");
+        pool.release(&late.lease, &CALL);
+        assert!(pool.renew(&kept.lease, HOUR, &CALL).is_ok());
+        assert_eq!(holders(&store), 1);
+    });
+}
+
+#[test]
+fn only_the_stores_own_no_is_a_loss() {
+    let store = memory();
+    let (network, pool) = faulty(&store, 4, &[]);
+    let held = held(&pool);
+    network.push(Fault::DropReply);
+    assert!(matches!(pool.renew(&held.lease, HOUR, &CALL), Err(RenewError::Retry(_))));
+    assert!(pool.renew(&held.lease, HOUR, &CALL).is_ok());
+
+    let revoked = block_on(store.revoke_slot(name(), held.machine_id, None, None));
+    assert!(revoked.is_ok());
+    let lost = pool.renew(&held.lease, HOUR, &CALL).expect_err("revoked");
+    assert!(matches!(&lost, RenewError::Lost(why) if why.contains("revoked")), "{lost}");
+
+    let held = pool.acquire(HOUR, &CALL).expect("another slot");
+    let epoch = block_on(store.epoch()).expect("an epoch");
+    let opened = block_on(store.open_epoch(Opening::new(epoch)));
+    assert!(opened.is_ok());
+    let lost = pool.renew(&held.lease, HOUR, &CALL).expect_err("of an old epoch");
+    assert!(matches!(&lost, RenewError::Lost(why) if why.contains("epoch")), "{lost}");
+}
+
+#[test]
+fn what_no_try_would_mend_is_said_at_once() {
+    let store = memory();
+    held(&pool(&store, 4));
+    let larger = refused(&pool(&store, 5));
+    assert!(matches!(&larger, AcquireError::Misconfigured(why) if why.contains('4')), "{larger}");
+    for size in [0, 65_537] {
+        let error = refused(&pool(&store, size));
+        assert!(matches!(error, AcquireError::Misconfigured(_)), "{size}: {error}");
+    }
+    let started = Manager::start(pool(&store, 5), Options::new());
+    assert!(matches!(started, Err(StartError::Acquire(AcquireError::Misconfigured(_)))), "{started:?}");
+}
+
+#[test]
+fn a_manager_makes_ids_under_the_slots_number_and_gives_it_back() {
+    let store = memory();
+    let manager = Manager::start(pool(&store, 512).with_label("a test"), Options::new()).expect("a slot");
+    let ids = manager.sortable::<Id64>();
+    let id = ids.next().expect("held");
+    assert_eq!(Some(Layout::<Id64>::default().decode(id).machine_id), manager.machine_id());
+    let seen = block_on(store.slots(name())).expect("a look");
+    let label = seen.slots.iter().find_map(|slot| slot.occupant.as_ref()?.label.clone());
+    assert_eq!(label.as_deref(), Some("a test"));
+    manager.stop();
+    assert_eq!(holders(&store), 0);
+    assert_eq!(ids.next(), Err(IdError::Disabled(Reason::Stopped)));
+    // The mark was lowered to what was used, not left at the end of the reserved hours.
+    let seen = block_on(store.slots(name())).expect("a look");
+    assert!(seen.slots.iter().all(|slot| slot.mark <= seen.wall + Duration::from_secs(60)), "{seen:?}");
+}
+
+#[test]
+fn two_pools_in_one_process_have_nothing_to_do_with_each_other() {
+    let store = memory();
+    let other = ResourceName::new("others").expect("a name");
+    let one = Manager::start(pool(&store, 1), Options::new()).expect("a slot");
+    let other = PoolLease::new(Arc::clone(&store) as Arc<dyn Store>, other, 1);
+    let two = Manager::start(other, Options::new()).expect("a slot");
+    assert_eq!((one.machine_id(), two.machine_id()), (Some(0), Some(0)));
+    let ids = (one.counter::<Id64>(), two.counter::<Id64>());
+    one.stop();
+    assert!(ids.0.next().is_err());
+    assert!(ids.1.next().is_ok());
+    two.stop();
+}
+
+/// A static list with a mistake in it.
+#[test]
+fn of_two_identities_with_one_id_the_later_one_stops() {
+    let store = memory();
+    let guarded = |identity: &str| Guarded::new(Fixed(3), pool(&store, 512), identity);
+    let first = Manager::start(guarded("db-1"), Options::new()).expect("it is the first");
+    let second = Manager::start(guarded("db-2"), Options::new());
+    let Err(StartError::Acquire(AcquireError::Conflict(why))) = second else { panic!("{second:?}") };
+    assert!(why.contains("machine ID 3"), "{why}");
+    assert_eq!(first.machine_id(), Some(3));
+    assert!(first.counter::<Id64>().next().is_ok());
+    first.stop();
+    // Left by its holder, it is only cooling down: no conflict, and worth waiting for.
+    assert!(matches!(refused(&guarded("db-2")), AcquireError::Exhausted(_)));
+    store.advance(PoolClaim::COOL_DOWN);
+    assert_eq!(held(&guarded("db-2")).machine_id, 3);
+}
+
+#[test]
+fn a_guarded_id_is_its_identitys_again_after_a_crash() {
+    let store = memory();
+    let guarded = || Guarded::new(Fixed(3), pool(&store, 512), "db-1");
+    let (before, after) = (held(&guarded()), held(&guarded()));
+    assert_eq!((before.machine_id, after.machine_id), (3, 3));
+    assert!(matches!(guarded().renew(&before.lease, HOUR, &CALL), Err(RenewError::Lost(_))));
+    let renewed = guarded().renew(&after.lease, HOUR, &CALL).expect("held");
+    assert!(renewed.window.is_some());
+    guarded().release(&renewed.lease, &CALL);
+    assert_eq!(holders(&store), 0);
+}
+
+#[test]
+fn nothing_guarded_starts_without_the_store() {
+    let store = memory();
+    let (_, pool) = faulty(&store, 512, &[Fault::DropRequest]);
+    let guarded = Guarded::new(Fixed(3), pool, "db-1");
+    assert!(matches!(refused(&guarded), AcquireError::Unreachable(_)));
+}
