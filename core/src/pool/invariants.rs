@@ -24,7 +24,7 @@ pub(super) fn broken<I>(slot: &Slot<I>) -> Option<&'static str> {
 mod tests {
     use core::time::Duration;
 
-    use crate::{Checkpoint, FencingToken, Lease, OwnerId, Slot, SlotRecord};
+    use crate::{Checkpoint, FencingToken, Lease, OwnerId, Pool, Rejection, Slot, SlotRecord};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -57,5 +57,15 @@ mod tests {
         for (record, name) in impossible.into_iter().zip(super::NAMES) {
             assert_eq!(Slot::restore(record), None, "{name}");
         }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "what was never granted was never freed")]
+    fn a_debug_build_does_not_go_on_from_an_impossible_slot() {
+        let mut slots = [Slot::<u8> { freed_at: Some(SECOND), ..Slot::new() }];
+        let refused =
+            Pool::over(&mut slots, SECOND).map(|mut pool| pool.revoke(0, Some(FencingToken::FIRST), SECOND));
+        assert_eq!(refused, Some(Err(Rejection::Vacant)), "unless it has stopped");
     }
 }

@@ -205,3 +205,26 @@ fn a_pool_goes_on_from_what_its_slots_have_seen() {
     assert_eq!(stage.pool().holders(now - secs(60)), 1);
     assert_eq!(stage.pool().holders(now + TTL), 0);
 }
+
+#[test]
+fn a_pool_shows_its_slots_and_each_who_has_it_or_had_it_last() {
+    let mut stage = Stage::of(3);
+    let (first, _) = (stage.get("a"), stage.get("b"));
+    stage.release(first, None);
+    let pool = stage.pool();
+    let shown: Vec<_> =
+        pool.slots().iter().map(|slot| (slot.identity().copied(), slot.lease().is_some())).collect();
+    assert_eq!(shown, [(Some("a"), false), (Some("b"), true), (None, false)]);
+}
+
+#[test]
+fn why_a_claim_got_nothing_can_be_read() {
+    for (why, text) in [
+        (Unclaimed::Exhausted { next_chance: None }, "every slot is held, closed or cooling down"),
+        (Unclaimed::Busy, "others are deciding on every slot that could be had"),
+        (Unclaimed::NoSuchSlot, "the range begins beyond the end of the pool"),
+        (Unclaimed::Invalid(Rejection::InvalidTtl), &Rejection::InvalidTtl.to_string()),
+    ] {
+        assert_eq!(why.to_string(), text);
+    }
+}
