@@ -6,6 +6,7 @@
 require "English"
 require "json"
 require "tmpdir"
+require_relative "native/platform"
 
 STAGE = "tmp/package"
 GEM_FILE = "pkg/lease_machines-#{GEMSPEC.version}.gem".freeze
@@ -36,7 +37,7 @@ task package: %i[epoch vendor] do
 end
 
 desc "Install the built gem into an empty home, and run a smoke test from another folder"
-task verify: :package do
+task "verify:source" => :package do
   Dir.mktmpdir("lease_machines") do |empty|
     home = File.join(empty, "home")
     elsewhere = File.join(empty, "elsewhere")
@@ -49,13 +50,16 @@ task verify: :package do
     cp "test/package/smoke.rb", elsewhere, verbose: false
     sh clean, RbConfig.ruby, "-w", "smoke.rb", home, GEMSPEC.version.to_s, chdir: elsewhere
   end
+  puts "  #{File.basename(GEM_FILE)}: #{File.size(GEM_FILE)} bytes, #{Gem::Package.new(GEM_FILE).contents.size} files"
 end
 
 desc "Build the gem once more, elsewhere and under other circumstances, and compare"
 task "verify:reproducible" => :package do
   ruby("-w", "test/package/reproducible.rb", GEM_FILE, "package")
 end
-task verify: "verify:reproducible"
+
+desc "Verify the gem of sources and, where there is apt-get, those that have something compiled; print their figures"
+task verify: ["verify:source", "verify:reproducible", *("verify:native" if Platform.packages?)]
 
 CLEAN.include(STAGE)
 CLOBBER.include("pkg")

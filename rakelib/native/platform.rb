@@ -32,6 +32,9 @@ class Platform
   BUILD = "target/native"
   PYTHON = File.join(ENV["XDG_CACHE_HOME"] || File.expand_path("~/.cache"), "lease-machines", "python")
 
+  # Whether there can be Rubies for other platforms here: they are unpacked from Debian's packages.
+  def self.packages? = ENV.fetch("PATH").split(":").any? { |folder| File.executable?(File.join(folder, "apt-get")) }
+
   # The folder of zig, which script/setup installs.
   def self.zig
     Dir["#{PYTHON}/lib/python3*/site-packages/ziglang"].first || raise("zig is not in #{PYTHON}: run script/setup")

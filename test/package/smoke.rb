@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Run by `rake verify` and `rake verify:native` with nothing but the installed gem: ruby smoke.rb GEM_HOME VERSION, from a
-# folder that has only this.
+# Run by `rake verify:source` and `rake verify:native` with nothing but the installed gem: ruby smoke.rb GEM_HOME VERSION,
+# from a folder that has only this.
 
 HOME_OF_THE_GEM, EXPECTED_VERSION = ARGV.shift(2)
 
