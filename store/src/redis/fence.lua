@@ -1,7 +1,7 @@
 -- The fence: compares a token with the mark, and runs the caller's commands behind it, without anything in between.
 --
 -- KEYS: the marks; the bucket of the lease's resource. ARGV: what is asked; the field of the mark; then what the question has
--- beside. Tokens are texts of digits, see decide.lua.
+-- beside. Tokens are texts of digits, see decide/row.lua.
 local marks, bucket = KEYS[1], KEYS[2]
 local ask, field = ARGV[1], ARGV[2]
 local YEAR = 31536e9

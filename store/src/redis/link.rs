@@ -157,11 +157,7 @@ impl Link {
         }
         let server = Server::read(&text(&info).unwrap_or_default(), &config);
         self.usable(&server)?;
-        for script in script::ALL {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script.text);
-            asked(&mut connection, &load).await.map_err(|error| self.failed(error))?;
-        }
+        load_scripts(&mut connection).await.map_err(|error| self.failed(error))?;
         let mut live = Live { connection, over, server: Arc::new(server), standing: Standing::Kept };
         live.standing = self.hello(&live).await?;
         Ok(live)
@@ -300,6 +296,16 @@ impl Link {
 /// The driver takes an error that the server answers for a value.
 async fn asked(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
     connection.send_packed_command(cmd).await.and_then(Value::extract_error)
+}
+
+/// Tells the server the scripts, in one piece.
+async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    let mut pipeline = Pipeline::with_capacity(script::ALL.len());
+    for script in script::ALL {
+        pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text());
+    }
+    let answers = connection.send_packed_commands(&pipeline, 0, script::ALL.len()).await?;
+    answers.into_iter().try_for_each(|answer| answer.extract_error().map(drop))
 }
 
 impl Live {

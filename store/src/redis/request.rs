@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId};
 use redis::Cmd;
 
-use super::script::{BUCKET, DECIDE, Keys, bucket_of, call};
+use super::script::{self, BUCKET, Keys, Script, bucket_of, call};
 use crate::decide::micros;
 use crate::{Claim, Ending, Epoch, LeaseRef, ResourceName, WorkResult};
 
@@ -35,11 +35,10 @@ impl Requests {
         self.options.clock.as_ref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default()
     }
 
-    fn decide(&self, what: &str, resource: &ResourceName, epoch: Option<Epoch>) -> Request {
+    fn decide(&self, script: &Script, how: &str, resource: &ResourceName, epoch: Option<Epoch>) -> Request {
         let bucket = bucket_of(resource);
-        let past = format!("{}{resource}", self.keys.past(bucket));
-        let mut cmd = call(&DECIDE, &[self.keys.bucket(bucket), past]);
-        cmd.arg(what)
+        let mut cmd = call(script, &[self.keys.bucket(bucket)]);
+        cmd.arg(how)
             .arg(self.time())
             .arg(epoch.map(|epoch| epoch.to_string()).unwrap_or_default())
             .arg(resource.as_str())
@@ -48,8 +47,8 @@ impl Requests {
     }
 
     pub(super) fn acquire(&self, claim: &Claim, again: bool) -> Request {
-        let what = if again { "reacquire" } else { "acquire" };
-        let mut request = self.decide(what, &claim.resource, claim.epoch);
+        let how = if again { "again" } else { "" };
+        let mut request = self.decide(&script::ACQUIRE, how, &claim.resource, claim.epoch);
         request
             .cmd
             .arg(owner(claim.owner))
@@ -62,13 +61,13 @@ impl Requests {
     }
 
     pub(super) fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Request {
-        let mut request = self.decide("renew", &lease.resource, lease.epoch);
+        let mut request = self.decide(&script::RENEW, "", &lease.resource, lease.epoch);
         request.cmd.arg(owner(lease.owner)).arg(token(lease.token)).arg(whole_micros(ttl));
         request
     }
 
     pub(super) fn release(&self, lease: &LeaseRef, ending: &Ending) -> Request {
-        let mut request = self.decide("release", &lease.resource, lease.epoch);
+        let mut request = self.decide(&script::RELEASE, "", &lease.resource, lease.epoch);
         let result = match ending.result {
             WorkResult::Good => "good",
             WorkResult::Failed => "failed",
@@ -85,7 +84,7 @@ impl Requests {
     }
 
     pub(super) fn withdraw(&self, resource: &ResourceName, who: OwnerId) -> Request {
-        let mut request = self.decide("withdraw", resource, None);
+        let mut request = self.decide(&script::WITHDRAW, "", resource, None);
         request.cmd.arg(owner(who));
         request
     }
@@ -96,17 +95,17 @@ impl Requests {
         expect: Option<FencingToken>,
         reason: Option<&str>,
     ) -> Request {
-        let mut request = self.decide("revoke", resource, None);
+        let mut request = self.decide(&script::REVOKE, "", resource, None);
         request.cmd.arg(expect.map(token).unwrap_or_default()).arg(optional(reason));
         request
     }
 
     pub(super) fn inspect(&self, resource: &ResourceName) -> Request {
-        self.decide("inspect", resource, None)
+        self.decide(&script::INSPECT, "", resource, None)
     }
 
     pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Request {
-        let mut request = self.decide("history", resource, None);
+        let mut request = self.decide(&script::HISTORY, "", resource, None);
         request.cmd.arg(limit.min(i32::MAX as usize));
         request
     }

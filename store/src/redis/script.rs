@@ -7,25 +7,71 @@ use redis::Cmd;
 use crate::ResourceName;
 
 /// A script, and what the server calls it.
-pub(super) struct Script {
-    pub(super) text: &'static str,
-    hash: LazyLock<String>,
+pub(super) struct Script(LazyLock<Told>);
+
+struct Told {
+    text: String,
+    hash: String,
 }
 
 impl Script {
-    const fn new(text: &'static str, hash: fn() -> String) -> Self {
-        Self { text, hash: LazyLock::new(hash) }
+    const fn new(told: fn() -> Told) -> Self {
+        Self(LazyLock::new(told))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    fn hash(&self) -> &str {
+        &self.0.hash
     }
 }
 
 macro_rules! script {
     ($file:literal) => {
-        Script::new(include_str!($file), || redis::Script::new(include_str!($file)).get_hash().to_owned())
+        Script::new(|| told(include_str!($file)))
     };
 }
 
-/// One decision about one resource.
-pub(super) static DECIDE: Script = script!("decide.lua");
+fn told(text: &str) -> Told {
+    let text = expanded(text);
+    let hash = redis::Script::new(&text).get_hash().to_owned();
+    Told { text, hash }
+}
+
+/// What several decisions have in common.
+const PARTS: [(&str, &str); 11] = [
+    ("current", include_str!("decide/current.lua")),
+    ("entry", include_str!("decide/entry.lua")),
+    ("epoch", include_str!("decide/epoch.lua")),
+    ("loss", include_str!("decide/loss.lua")),
+    ("past", include_str!("decide/past.lua")),
+    ("refusal", include_str!("decide/refusal.lua")),
+    ("remember", include_str!("decide/remember.lua")),
+    ("row", include_str!("decide/row.lua")),
+    ("standing", include_str!("decide/standing.lua")),
+    ("token", include_str!("decide/token.lua")),
+    ("write", include_str!("decide/write.lua")),
+];
+
+/// Puts the parts in place of the lines that include them. Parts have parts.
+fn expanded(text: &str) -> String {
+    let part = |line: &str| {
+        let name = line.trim_start().strip_prefix("-- include ")?;
+        PARTS.iter().find(|(part, _)| *part == name).map(|(_, text)| expanded(text))
+    };
+    text.lines().map(|line| part(line).unwrap_or_else(|| format!("{line}\n"))).collect()
+}
+
+/// What is asked about one resource: a script each, of the parts that it needs.
+pub(super) static ACQUIRE: Script = script!("decide/acquire.lua");
+pub(super) static RENEW: Script = script!("decide/renew.lua");
+pub(super) static RELEASE: Script = script!("decide/release.lua");
+pub(super) static WITHDRAW: Script = script!("decide/withdraw.lua");
+pub(super) static REVOKE: Script = script!("decide/revoke.lua");
+pub(super) static INSPECT: Script = script!("decide/inspect.lua");
+pub(super) static HISTORY: Script = script!("decide/history.lua");
 /// What is done to one bucket.
 pub(super) static BUCKET: Script = script!("bucket.lua");
 /// Setting up, and opening an epoch.
@@ -35,7 +81,8 @@ pub(super) static HELLO: Script = script!("hello.lua");
 /// The look at a mark, and the commands behind it.
 pub(super) static FENCE: Script = script!("fence.lua");
 /// All of them.
-pub(super) static ALL: [&Script; 5] = [&DECIDE, &BUCKET, &EPOCH, &HELLO, &FENCE];
+pub(super) static ALL: [&Script; 11] =
+    [&ACQUIRE, &RENEW, &RELEASE, &WITHDRAW, &REVOKE, &INSPECT, &HISTORY, &BUCKET, &EPOCH, &HELLO, &FENCE];
 
 /// The version of what the scripts store.
 pub(super) const VERSION: &str = "1";
@@ -92,7 +139,7 @@ pub(super) fn bucket_of(resource: &ResourceName) -> usize {
 pub(super) fn call<'a>(script: &Script, keys: impl IntoIterator<Item = &'a String>) -> Cmd {
     let keys: Vec<&String> = keys.into_iter().collect();
     let mut cmd = redis::cmd("EVALSHA");
-    cmd.arg(script.hash.as_str()).arg(keys.len());
+    cmd.arg(script.hash()).arg(keys.len());
     for key in keys {
         cmd.arg(key.as_str());
     }
@@ -107,9 +154,9 @@ pub(super) fn whole(sent: &Cmd) -> Cmd {
     };
     let mut args = sent.args_iter().map(simple).skip(1);
     let hash = args.next().unwrap_or_default();
-    let script = ALL.iter().find(|script| script.hash.as_bytes() == hash);
+    let script = ALL.iter().find(|script| script.hash().as_bytes() == hash);
     let mut cmd = redis::cmd("EVAL");
-    cmd.arg(script.map_or("", |script| script.text));
+    cmd.arg(script.map_or("", |script| script.text()));
     for arg in args {
         cmd.arg(arg);
     }
@@ -138,6 +185,13 @@ mod tests {
     }
 
     #[test]
+    fn every_part_is_put_in_its_place() {
+        for script in ALL {
+            assert!(!script.text().contains("-- include"), "{}", script.text());
+        }
+    }
+
+    #[test]
     fn a_call_is_repeated_with_the_text_and_nothing_else_changed() {
         let mut sent = call(&HELLO, &["k".to_owned()]);
         sent.arg("x");
@@ -151,7 +205,7 @@ mod tests {
             .collect();
         assert_eq!(
             args,
-            [b"EVAL".to_vec(), HELLO.text.as_bytes().to_vec(), b"1".to_vec(), b"k".to_vec(), b"x".to_vec()]
+            [b"EVAL".to_vec(), HELLO.text().as_bytes().to_vec(), b"1".to_vec(), b"k".to_vec(), b"x".to_vec()]
         );
     }
 }

@@ -28,12 +28,12 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn to(server: u16) -> Self {
-        Self::replacing(server, None)
+        Self::replacing(server, Vec::new())
     }
 
-    /// Puts one text in place of another of the same length, wherever it is in what is asked.
-    pub(crate) fn replacing(server: u16, texts: Option<(String, String)>) -> Self {
-        assert!(texts.as_ref().is_none_or(|(found, instead)| found.len() == instead.len()));
+    /// Puts texts in place of others of the same length, wherever they are in what is asked.
+    pub(crate) fn replacing(server: u16, texts: Vec<(String, String)>) -> Self {
+        assert!(texts.iter().all(|(found, instead)| found.len() == instead.len()));
         let texts = Arc::new(texts);
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let proxy = Self {
@@ -57,7 +57,7 @@ impl Proxy {
                         asked.lock().unwrap().extend_from_slice(bytes);
                         writes.fetch_add(1, Ordering::SeqCst);
                         let mut bytes = bytes.to_vec();
-                        if let Some((found, instead)) = &*texts {
+                        for (found, instead) in &*texts {
                             let places = bytes.windows(found.len()).enumerate();
                             let places: Vec<usize> = places
                                 .filter(|(_, window)| *window == found.as_bytes())
@@ -95,13 +95,17 @@ impl Proxy {
 
     /// The first word of every request since.
     pub(crate) fn requests(&self) -> Vec<String> {
+        self.words().into_iter().map(|mut words| words.swap_remove(0)).collect()
+    }
+
+    /// All words of every request since.
+    pub(crate) fn words(&self) -> Vec<Vec<String>> {
         let bytes = self.asked.lock().unwrap().clone();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut lines = text.split("\r\n");
         let mut requests = Vec::new();
         while let Some(count) = lines.next().and_then(|line| line.strip_prefix('*')?.parse::<usize>().ok()) {
-            let words: Vec<&str> = (0..count).filter_map(|_| lines.nth(1)).collect();
-            requests.push(words[0].to_owned());
+            requests.push((0..count).filter_map(|_| lines.nth(1)).map(str::to_owned).collect());
         }
         requests
     }
