@@ -386,7 +386,7 @@ impl OwnLease {
     fn ask_ahead(&mut self, hub: &Arc<Hub>, ttl: Duration, deadline: Instant) {
         if !ttl.is_zero() {
             let leases = Arc::clone(&hub.leases);
-            self.coming = Some(tokio::spawn(async move { leases.grant(ttl, deadline).await }));
+            self.coming = Some(tokio::spawn(async move { leases.at_least(ttl, deadline).await }));
         }
     }
 
@@ -403,7 +403,7 @@ impl OwnLease {
             return Ok(lease);
         }
         self.give_back(hub);
-        let lease = hub.leases.grant(ttl, deadline).await?;
+        let lease = hub.leases.at_least(ttl, deadline).await?;
         self.granted = Some(lease);
         Ok(lease)
     }

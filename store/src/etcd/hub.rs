@@ -45,7 +45,7 @@ impl Hub {
     pub(super) fn new(link: Link, options: EtcdOptions) -> Self {
         let link = Arc::new(link);
         Self {
-            leases: Arc::new(Leases::new(Arc::clone(&link), options.here.clone())),
+            leases: Arc::new(Leases::new(Arc::clone(&link), &options)),
             link,
             keys: Keys::new(&options.namespace),
             options,

@@ -5,11 +5,13 @@
 //! to when it was granted, or later; never earlier.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::EtcdOptions;
+use super::ahead::{Ahead, Ready};
 use super::link::Link;
 use crate::StoreError;
 use crate::server::Here;
@@ -25,8 +27,9 @@ pub(super) struct EtcdLease {
 pub(super) struct Leases {
     link: Arc<Link>,
     here: Here,
-    /// Until when a lease lasts at least, by this machine's clock.
-    deadlines: Mutex<HashMap<i64, Duration>>,
+    /// Until when a lease lasts at least, by this machine's clock, and what it was asked for here.
+    deadlines: Mutex<HashMap<i64, (Duration, Option<Duration>)>>,
+    ahead: Ahead,
     /// On which the marks of withdrawn owners stand, and when it was granted.
     marks: tokio::sync::Mutex<Option<(i64, Duration)>>,
 }
@@ -39,8 +42,51 @@ const REMEMBERED: Duration = Duration::from_secs(2 * 3600);
 const AT_LEAST: Duration = Duration::from_secs(3600);
 
 impl Leases {
-    pub(super) fn new(link: Arc<Link>, here: Here) -> Self {
-        Self { link, here, deadlines: Mutex::default(), marks: tokio::sync::Mutex::default() }
+    pub(super) fn new(link: Arc<Link>, options: &EtcdOptions) -> Self {
+        Self {
+            link,
+            here: options.here.clone(),
+            deadlines: Mutex::default(),
+            ahead: Ahead::new(options.leases_ahead.into(), options.limits.max_ttl),
+            marks: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// One that lasts for at least `ttl` from now on, on which nothing stands.
+    pub(super) async fn at_least(
+        self: &Arc<Self>,
+        ttl: Duration,
+        deadline: Instant,
+    ) -> Result<EtcdLease, StoreError> {
+        let ready = self.ahead.take(ttl, self.here.now());
+        if self.ahead.expect(ttl, self.here.now()) {
+            let leases = Arc::clone(self);
+            tokio::spawn(async move {
+                let granted = leases.spared(ttl, leases.link.deadline()).await;
+                leases.ahead.has_come();
+                if let Ok(lease) = granted {
+                    leases.give_back(lease.id);
+                }
+            });
+        }
+        match ready {
+            Some(lease) => Ok(lease),
+            None => self.spared(ttl, deadline).await,
+        }
+    }
+
+    /// One that may wait for its use.
+    async fn spared(&self, ttl: Duration, deadline: Instant) -> Result<EtcdLease, StoreError> {
+        let lease = self.grant(self.ahead.with_spare(ttl), deadline).await?;
+        let serves = Duration::from_secs(u64::try_from(whole_seconds(ttl)).unwrap_or(0));
+        if let Some((_, asked)) = self.deadlines().get_mut(&lease.id) {
+            *asked = Some(serves);
+        }
+        Ok(lease)
+    }
+
+    fn deadlines(&self) -> MutexGuard<'_, HashMap<i64, (Duration, Option<Duration>)>> {
+        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One for at least `ttl`, in whole seconds.
@@ -52,22 +98,23 @@ impl Leases {
     }
 
     fn note(&self, id: i64, deadline: Duration) {
-        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deadlines = self.deadlines();
         if deadlines.len() >= MOST {
             let now = self.here.now();
-            deadlines.retain(|_, until| *until > now);
+            deadlines.retain(|_, (until, _)| *until > now);
             if deadlines.len() >= MOST {
                 deadlines.clear();
             }
         }
-        deadlines.insert(id, deadline);
+        deadlines.insert(id, (deadline, None));
     }
 
     /// How long a lease lasts at least; zero for one that is over.
     pub(super) async fn remaining(&self, id: i64, deadline: Instant) -> Result<Duration, StoreError> {
         let now = self.here.now();
-        let known = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied();
-        if let Some(left) = known.and_then(|until| until.checked_sub(now)).filter(|left| !left.is_zero()) {
+        let known = self.deadlines().get(&id).copied();
+        if let Some(left) = known.and_then(|(until, _)| until.checked_sub(now)).filter(|left| !left.is_zero())
+        {
             return Ok(left);
         }
         let left = self.link.lease_left(id, deadline).await?;
@@ -94,9 +141,27 @@ impl Leases {
         *self.marks.lock().await = None;
     }
 
-    /// Gives one back that nothing stands on any more. Where that fails it runs out by itself.
+    /// Gives one back that nothing stands on any more: to whoever needs one next, or to etcd.
     pub(super) fn give_back(self: &Arc<Self>, id: i64) {
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let now = self.here.now();
+        let known = self.deadlines().get(&id).copied();
+        let leases = Arc::clone(self);
+        if let Some((until, Some(serves))) = known {
+            if self.ahead.keep(Ready { id, until, serves }, now) {
+                let unused = until.saturating_sub(serves).saturating_sub(now) + Duration::from_millis(50);
+                tokio::spawn(async move {
+                    tokio::time::sleep(unused).await;
+                    leases.ahead.stale(leases.here.now()).into_iter().for_each(|id| leases.revoke(id));
+                });
+                return;
+            }
+        }
+        self.revoke(id);
+    }
+
+    /// Where that fails it runs out by itself.
+    fn revoke(self: &Arc<Self>, id: i64) {
+        self.deadlines().remove(&id);
         let leases = Arc::clone(self);
         tokio::spawn(async move {
             let deadline = leases.link.deadline();

@@ -1,9 +1,10 @@
 //! Leases on an etcd cluster: the core decides here, on one version of a resource's keys, and a transaction writes it only
 //! where that version still stands.
 //!
-//! `keys` says what is where, `record` how it is written; `link` is the connection, `leases` etcd's own leases, `reading` one
+//! `keys` says what is where, `record` how it is written; `link` is the connection, `leases` etcd's own leases, `ahead` those that are kept ready, `reading` one
 //! version of a resource, `decision` the loop that decides; `hub` is what all calls share, `store` puts it behind the trait.
 
+mod ahead;
 mod decision;
 mod doctor;
 mod epoch;

@@ -19,6 +19,7 @@ pub struct EtcdOptions {
     pub(super) tls: bool,
     pub(super) authorities: Option<PathBuf>,
     pub(super) trust_failover: bool,
+    pub(super) leases_ahead: u8,
     pub(super) here: Here,
 }
 
@@ -30,6 +31,7 @@ impl Default for EtcdOptions {
             tls: false,
             authorities: None,
             trust_failover: false,
+            leases_ahead: 0,
             here: Here::default(),
         }
     }
@@ -83,6 +85,15 @@ impl EtcdOptions {
         self
     }
 
+    /// How many of etcd's leases are kept ready, at most (none). A grant or a renewal that finds one is one request and not two.
+    /// They are asked for with an eighth of the ttl to spare, 2 s at least, so that a lease may last longer than asked for by as
+    /// much, which its grant says. Those that are not used in that time are given back, and none is asked for until the next
+    /// grant.
+    pub const fn leases_ahead(mut self, most: u8) -> Self {
+        self.leases_ahead = most;
+        self
+    }
+
     /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
     /// etcd decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -111,6 +122,7 @@ impl fmt::Debug for EtcdOptions {
             .field("tls", &self.tls)
             .field("authorities", &self.authorities)
             .field("trust_failover", &self.trust_failover)
+            .field("leases_ahead", &self.leases_ahead)
             .finish_non_exhaustive()
     }
 }

@@ -28,7 +28,8 @@ use crate::{
 /// - A lease ends when etcd ends the lease under it: up to a second late, never early. Ttls are whole seconds, rounded up,
 ///   and at least what the cluster grants (2 s, where its settings are the usual ones).
 /// - A grant or a renewal is two requests: etcd's lease, and the transaction that counts. A keepalive is never trusted: it is
-///   answered by whoever believes to be the leader. All else is one request, and one more to look at a resource that was
+///   answered by whoever believes to be the leader. Where a lease is kept ready ([`EtcdOptions::leases_ahead`]) it is the
+///   transaction alone. All else is one request, and one more to look at a resource that was
 ///   changed by others, or at how long their lease still lasts.
 /// - etcd tells no time. Times that people are shown, and what is old enough to be pruned, are by the clocks of the machines
 ///   that ask; no lease ends by them.

@@ -23,7 +23,7 @@ pub(crate) const ENGINE: Engine = Engine {
 
 const SHAPE: &str = "[user:password@]host[:port][,host[:port]…][/namespace]?options";
 
-const OPTIONS: [&str; 3] = ["tls", "cafile", "trust_failover"];
+const OPTIONS: [&str; 4] = ["tls", "cafile", "trust_failover", "leases_ahead"];
 
 /// The members, and how to log in.
 #[derive(Clone)]
@@ -56,6 +56,12 @@ pub(super) fn parse(url: &str) -> Result<(Members, EtcdOptions), StoreError> {
             "tls" => options.tls(flag(name, value)?),
             "cafile" => options.root_certificates(value),
             "trust_failover" => options.trust_failover(flag(name, value)?),
+            "leases_ahead" => options.leases_ahead(value.parse().map_err(|_| {
+                wrong(format!(
+                    "option leases_ahead: found {value:?}, expected a number from 0 to {}",
+                    u8::MAX
+                ))
+            })?),
             // A cluster is only ever set up by a migrate.
             "create" => {
                 flag(name, value)?;
@@ -98,6 +104,7 @@ mod tests {
             ("etcd://u:secret@h/a/b", "namespace"),
             ("etcd://u:secret@h?schema=x", "has no option"),
             ("etcd://u:secret@h?max_ttl=400d", "max_ttl"),
+            ("etcd://u:secret@h?leases_ahead=many", "0 to 255"),
         ] {
             let error = parse(url).err().unwrap().to_string();
             assert!(error.contains(found) && !error.contains("secret"), "{url}: {error}");

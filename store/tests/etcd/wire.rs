@@ -7,7 +7,7 @@ use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{Acquired, Ending, EtcdStore, Renewed, Store};
 
-use crate::help::{claim, granted, lease};
+use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::etcd::{EtcdServer, namespace};
 
 /// Requests of each kind: transactions, leases granted, asked after and revoked.
@@ -122,5 +122,86 @@ fn refused_claims_leave_no_leases_behind() {
             assert!(begun.elapsed() < Duration::from_secs(20), "{} etcd leases are left", server.leases());
             thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+/// Waits until the cluster has so many leases of its own.
+fn has_leases(server: &EtcdServer, count: u64) {
+    let begun = Instant::now();
+    while server.leases() != count {
+        let (found, patience) = (server.leases(), Duration::from_secs(20));
+        assert!(begun.elapsed() < patience, "there are {found} etcd leases, expected {count}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn with_leases_granted_ahead_every_decision_is_one_request() {
+    let server = EtcdServer::start();
+    let url = format!("{}?history=off&leases_ahead=2", server.url(&namespace()));
+    let store = EtcdStore::open(&url).unwrap();
+    store.migrate().unwrap();
+    let one = Asked { txn: 1, grant: 0, left: 0, revoke: 0 };
+    let mut held = lease("job", 1, granted(&store, claim("job", 1)));
+    for owner in 2..6 {
+        // One that the last grant stood on, and one that was asked for behind it.
+        drop(block_on(store.release(held.clone(), Ending::default())).unwrap());
+        has_leases(&server, 2);
+        let again = asks(&server, 0, || held = lease("job", owner, granted(&store, claim("job", owner))));
+        assert_eq!(again, one, "the grant to {owner}");
+        let renewed = asks(&server, 0, || {
+            let told = block_on(store.renew(held.clone(), Duration::from_secs(62))).unwrap();
+            assert!(matches!(told, Renewed::Renewed(_)), "{told:?}");
+        });
+        assert_eq!(renewed.txn, 1, "{renewed:?}");
+    }
+}
+
+#[test]
+fn leases_granted_ahead_are_few_and_given_back() {
+    let server = EtcdServer::start();
+    let store = EtcdStore::open(&format!("{}?leases_ahead=3", server.url(&namespace()))).unwrap();
+    store.migrate().unwrap();
+    let held: Vec<_> = (0..20)
+        .map(|index| {
+            let resource = format!("job-{index}");
+            lease(&resource, 1, granted(&store, claim(&resource, 1)))
+        })
+        .collect();
+    for lease in held {
+        drop(block_on(store.release(lease, Ending::default())).unwrap());
+    }
+    // Of all, no more are kept than were asked for, and those not longer than they would serve: 7.5 s of 67.5.
+    has_leases(&server, 3);
+    has_leases(&server, 0);
+}
+
+#[test]
+fn what_has_run_before_its_use_is_not_promised() {
+    const TTL: Duration = Duration::from_secs(4);
+    let server = EtcdServer::start();
+    let url = format!("{}?leases_ahead=1", server.url(&namespace()));
+    let (store, other) = (EtcdStore::open(&url).unwrap(), EtcdStore::open(&url).unwrap());
+    store.migrate().unwrap();
+    granted(&store, claim_for("first", 1, TTL));
+    // One more is ready now, for 6 s: it has run for a second when it is used.
+    has_leases(&server, 2);
+    thread::sleep(Duration::from_secs(1));
+    let (before, sent) = (asked(&server).grant, Instant::now());
+    let grant = granted(&store, claim_for("job", 1, TTL));
+    assert_eq!(grant.ttl, TTL, "of less than 5 s, in whole seconds");
+    assert!(asked(&server).grant <= before + 1, "it was not used");
+    while sent.elapsed() < grant.ttl {
+        let told = block_on(other.acquire(claim_for("job", 2, TTL)));
+        let answered = sent.elapsed();
+        let refused = matches!(told, Ok(Acquired::Rejected(_)));
+        assert!(refused || answered >= grant.ttl, "{told:?} after {answered:?} of {:?}", grant.ttl);
+        thread::sleep(Duration::from_millis(20));
+    }
+    // It ends.
+    let begun = Instant::now();
+    while matches!(block_on(other.acquire(claim_for("job", 2, TTL))), Ok(Acquired::Rejected(_))) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is held on and on");
+        thread::sleep(Duration::from_millis(50));
     }
 }
