@@ -24,26 +24,26 @@ Platform::ALL.each do |platform|
   end
 
   desc "Install the gem for #{platform.name} on machines that have nothing but a Ruby, and run the tests there"
-  task "verify:native:#{platform.name}" => "native:#{platform.name}" do
+  task "verify:native:#{platform.name}" => platform.task do
     verify_native_gems([platform])
   end
 end
 
 desc "Build the gems for all platforms"
-task native: Platform::ALL.map { |platform| "native:#{platform.name}" }
+task native: Platform::ALL.map(&:task)
 
 # Rubies for musl are in no package. They are compiled first, which takes minutes for each, so these stand apart.
 { "verify:native" => :reject, "verify:musl" => :select }.each do |name, selection|
   platforms = Platform::ALL.public_send(selection, &:musl?)
   desc "Verify the gems for #{platforms.map(&:name).join(" and ")}"
-  task name => platforms.map { |platform| "native:#{platform.name}" } do
+  task name => platforms.map(&:task) do
     verify_native_gems(platforms)
   end
 end
 
 # One platform stands for all: what could differ is the same for each.
 desc "Compile and build the gem for #{Platform::ALL.first.name} once more, elsewhere, and compare"
-task "verify:native:reproducible" => "native:#{Platform::ALL.first.name}" do
+task "verify:native:reproducible" => Platform::ALL.first.task do
   platform = Platform::ALL.first
   ruby("-w", "test/package/reproducible.rb", platform.gem_file(GEMSPEC.version), "native:#{platform.name}")
 end

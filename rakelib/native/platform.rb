@@ -69,6 +69,9 @@ class Platform
 
   def binary(ruby) = "#{BUILD}/#{name}/#{ruby}/lease_machines_native.so"
 
+  # The task that builds its gem. Without the first part Rake would take "verify:native:NAME" for it within "verify:...".
+  def task = "rake:native:#{name}"
+
   def gem_file(version) = "pkg/lease_machines-#{version}-#{name}.gem"
 
   # Cargo's arguments, and the environment to call it in, for a binary for that Ruby.

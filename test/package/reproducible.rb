@@ -40,7 +40,8 @@ class ReproducibleTest < Minitest::Test
     assert_predicate status, :success?
     files.split("\0").shuffle.select { |file| File.file?("#{ROOT}/#{file}") }.each do |file|
       FileUtils.mkdir_p(File.dirname("#{folder}/#{file}"))
-      FileUtils.install("#{ROOT}/#{file}", "#{folder}/#{file}", mode: 0o600)
+      # Scripts still have to run.
+      FileUtils.install("#{ROOT}/#{file}", "#{folder}/#{file}", mode: File.executable?("#{ROOT}/#{file}") ? 0o700 : 0o600)
     end
   end
 
