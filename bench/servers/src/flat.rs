@@ -67,7 +67,12 @@ fn resource(index: usize) -> ResourceName {
 }
 
 pub(crate) fn rows() -> Vec<Row> {
-    vec![postgres(), sqlite(), redis()]
+    let measures: [(&str, fn() -> Row); 3] = [("postgres", postgres), ("sqlite", sqlite), ("redis", redis)];
+    let measured = measures.map(|(name, measure)| {
+        eprintln!("bench: flat: {name}");
+        measure()
+    });
+    measured.into()
 }
 
 fn row(engine: &str, mut few: Filled, mut many: Filled, bytes: u64) -> Row {

@@ -1,8 +1,12 @@
 //! What the tests of the store start servers with.
 #![allow(dead_code, unreachable_pub)]
 
+#[path = "../../../store/tests/servers/etcd.rs"]
+pub mod etcd;
 #[path = "../../../store/tests/servers/guard.rs"]
 pub mod guard;
+#[path = "../../../store/tests/servers/mysql.rs"]
+pub mod mysql;
 #[path = "../../../store/tests/servers/pgbouncer.rs"]
 pub mod pgbouncer;
 #[path = "../../../store/tests/servers/postgres.rs"]
