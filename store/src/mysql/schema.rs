@@ -30,7 +30,7 @@ pub(super) const SQL_MODE: &str = "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBST
 const SERVER: &str = "/*!80000 @@server_uuid */ /*M! CONCAT('mariadb ', @@server_id) */";
 
 /// The time in UTC, whatever the session's zone is; in a procedure it stands still for one statement and no longer.
-const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// The isolation of the session.
 const ISOLATION: &str = "/*!80000 @@SESSION.transaction_isolation */ /*M! @@SESSION.tx_isolation */";

@@ -41,7 +41,7 @@ struct InDatabase {
 }
 
 /// How the procedures read the clock.
-pub const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+pub const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 impl InDatabase {
     fn fresh(kind: Kind, driven: bool) -> Result<Box<dyn Fixture>, StoreError> {

@@ -103,7 +103,12 @@
     END IF;
 
 -- part answer
-    SELECT code, s_epoch AS epoch, seen, a_token AS token, a_remaining AS remaining, a_believed AS believed,
-        a_rewound AS rewound, r_token AS held_token, r_owner AS held_owner, r_granted_at AS granted_at,
-        r_expires_at AS expires_at, r_retained AS retained, r_label AS label, r_identity AS identity,
-        r_vacated_token AS vacated_token, r_vacated_owner AS vacated_owner, r_vacated_how AS vacated_how;
+    -- Every column is described anew in each answer: what needs few has few.
+    IF code IN ('renewed', 'released') THEN
+        SELECT code, s_epoch AS epoch, a_token AS token, a_remaining AS remaining, a_rewound AS rewound;
+    ELSE
+        SELECT code, s_epoch AS epoch, seen, a_token AS token, a_remaining AS remaining, a_believed AS believed,
+            a_rewound AS rewound, r_token AS held_token, r_owner AS held_owner, r_granted_at AS granted_at,
+            r_expires_at AS expires_at, r_retained AS retained, r_label AS label, r_identity AS identity,
+            r_vacated_token AS vacated_token, r_vacated_owner AS vacated_owner, r_vacated_how AS vacated_how;
+    END IF;
