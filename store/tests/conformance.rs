@@ -145,17 +145,17 @@ fn check(report: &Report, ran: usize, skipped: usize) {
 
 #[test]
 fn the_embedded_store_passes() {
-    check(&conformance::run(&File), 62, 37);
+    check(&conformance::run(&File), 99, 0);
 }
 
 #[test]
 fn the_embedded_store_in_memory_passes() {
-    check(&conformance::run(&InMemory), 59, 40);
+    check(&conformance::run(&InMemory), 94, 5);
 }
 
 #[test]
 fn the_embedded_store_passes_in_real_time() {
-    check(&conformance::run(&RealTime), 59, 40);
+    check(&conformance::run(&RealTime), 94, 5);
 }
 
 #[test]

@@ -445,7 +445,7 @@ impl Wrong {
             Mutant::ClaimsWhatItSaw => {
                 let held =
                     |slot: u16| seen.slots.iter().any(|seen| seen.slot == slot && seen.occupant.is_some());
-                let free = (0..u16::try_from(seen.size).unwrap()).find(|slot| !held(*slot));
+                let free = (0..u16::try_from(seen.size).unwrap_or(u16::MAX)).find(|slot| !held(*slot));
                 std::thread::sleep(Duration::from_micros(200));
                 let after = self.inner.slots(claim.pool.clone()).await?;
                 let taken = after

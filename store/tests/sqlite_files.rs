@@ -66,7 +66,15 @@ fn a_file_that_lost_its_tables_is_not_set_up_again() {
     let wiped = Connection::open(folder.file()).unwrap();
     wiped.execute_batch("DROP TABLE lease_history").unwrap();
     says(&fails(&folder.file()), ErrorKind::Damaged, &["lease_history"]);
-    for table in ["lease_store", "lease_row", "lease_good", "lease_done", "lease_withdrawn"] {
+    for table in [
+        "lease_store",
+        "lease_row",
+        "lease_good",
+        "lease_done",
+        "lease_withdrawn",
+        "lease_pool",
+        "lease_slot",
+    ] {
         wiped.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
     says(&fails(&folder.file()), ErrorKind::NotSetUp, &["no tables"]);

@@ -12,7 +12,7 @@ use common::{
     Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options, poll_and_keep,
     poll_once,
 };
-use lease_machines_store::{Acquired, Clock, Ending, Renewed, SqliteStore, Store};
+use lease_machines_store::{Acquired, Claimed, Clock, Ending, PoolClaim, Renewed, SqliteStore, Store};
 
 /// Decided and committed, as anybody can see.
 fn held_by(store: &SqliteStore, owner: u64) {
@@ -172,4 +172,40 @@ fn a_disk_that_hangs_holds_up_no_wait() {
     assert_eq!((asked, ended), (Ok("asked"), Ok("ended")));
     clock.advance(TTL);
     assert_eq!(first.recv_timeout(patience), Ok("ended"));
+}
+
+/// A slot that nobody was left to hear of is free again, for everybody; one that an echo was told of stays.
+#[test]
+fn a_slot_that_nobody_heard_of_is_given_back() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let claim = |owner: u64| {
+        PoolClaim::new(name("ids"), 1, lease_machines::OwnerId::new(owner), TTL)
+            .with_cool_down(Duration::ZERO)
+    };
+    let seen = || block_on(store.slots(name("ids"))).unwrap();
+    let holder = || seen().slots.first().and_then(|slot| slot.occupant.as_ref().map(|who| who.owner.value()));
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(20), "not {what}: {:?}", seen());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let unheard = poll_and_keep(store.claim_slot(claim(1)));
+    until("granted", &|| holder() == Some(1));
+    drop(unheard);
+    until("given back", &|| holder().is_none());
+    // Its owner may ask again, and is not taken for one that has withdrawn.
+    let again = block_on(store.reclaim_slot(claim(1).with_attempt(2))).unwrap();
+    assert!(matches!(again, Claimed::Granted(_)), "{again:?}");
+    let _ = block_on(store.withdraw_slot(name("ids"), lease_machines::OwnerId::new(1))).unwrap();
+
+    let unheard = poll_and_keep(store.claim_slot(claim(2)));
+    until("granted", &|| holder() == Some(2));
+    let Claimed::Granted(told) = block_on(store.claim_slot(claim(2))).unwrap() else { panic!() };
+    drop(unheard);
+    settled(&store);
+    let other = block_on(store.claim_slot(claim(3))).unwrap();
+    assert!(matches!(other, Claimed::Rejected(_)), "two hold it: {told:?} and {other:?}");
 }

@@ -18,20 +18,23 @@ use std::time::Duration;
 use common::{Folder, TTL, TestClock, acquire, block_on, claim, granted, lease, name, open, options};
 use lease_machines::{FencingToken, OwnerId, Rejection};
 use lease_machines_store::{
-    Acquired, Ending, Epoch, GuardErrorKind, GuardMode, HoldOutcome, LeaseRef, MarkKey, Opening, Rejected,
-    Released, Renewed, SqliteFence, SqliteStore, Store, Undecided, VacatedHow, WorkResult,
+    Acquired, Claimed, Ending, Epoch, GuardErrorKind, GuardMode, HoldOutcome, LeaseRef, MarkKey, Opening,
+    PoolClaim, Rejected, Released, Renewed, SlotLease, SlotRef, SlotRenewed, SqliteFence, SqliteStore, Store,
+    Undecided, VacatedHow, WorkResult, slot_name,
 };
 use rusqlite::Connection;
 
 /// The tables of the leases and of the marks.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 11] = [
     "lease_done",
     "lease_fence",
     "lease_fence_floor",
     "lease_fence_log",
     "lease_good",
     "lease_history",
+    "lease_pool",
     "lease_row",
+    "lease_slot",
     "lease_store",
     "lease_withdrawn",
 ];
@@ -78,6 +81,12 @@ fn write(path: &Path, store: SqliteStore, clock: &Arc<TestClock>) {
     };
     let _ = granted(&store, claim("withdrawn", 7));
     assert_eq!(block_on(store.withdraw(name("withdrawn"), OwnerId::new(7))).unwrap(), Released::Released);
+    let first = slot(&store, slot_claim(11).with_identity("pod-0").with_label("zone a"));
+    let second = slot(&store, slot_claim(12));
+    let second = SlotRef::new(name("ids"), second.slot, OwnerId::new(12), second.token, None);
+    assert_eq!(block_on(store.release_slot(second, Some(first.wall))).unwrap(), Released::Released);
+    let third = slot(&store, slot_claim(13).with_identity("pod-2"));
+    let _ = block_on(store.revoke_slot(name("ids"), third.slot, None, Some("hung".into()))).unwrap();
     let held = claim("held", 1).with_label("nightly").with_identity("worker-1").with_attempt(3);
     let held = granted(&store, held);
     clock.advance(Duration::from_secs(10));
@@ -94,6 +103,19 @@ fn write(path: &Path, store: SqliteStore, clock: &Arc<TestClock>) {
     SqliteFence::reset(&mut marks, &mark("free"), Some(free.token), "restored").unwrap();
     drop(store);
     clock.advance(Duration::from_secs(20));
+}
+
+/// For an hour of ID time, in a pool of four.
+fn slot_claim(owner: u64) -> PoolClaim {
+    PoolClaim::new(name("ids"), 4, OwnerId::new(owner), HOUR).with_id_time()
+}
+
+#[track_caller]
+fn slot(store: &SqliteStore, claim: PoolClaim) -> SlotLease {
+    match block_on(store.claim_slot(claim)).unwrap() {
+        Claimed::Granted(held) => held,
+        other => panic!("no slot: {other:?}"),
+    }
 }
 
 /// Without an epoch: the guard is plain then, and passes also what was released.
@@ -133,6 +155,34 @@ fn carry_on(path: &Path, clock: &Arc<TestClock>, restarted: bool) {
     // Whoever withdrew is not heard again, though the request may come late.
     let late = block_on(store.acquire(claim("withdrawn", 7).with_attempt(2))).unwrap_err();
     assert_eq!(late.undecided(), Undecided::NotDone, "{late}");
+
+    // Slots go on, with their tokens, their windows and their cool-down.
+    let seen = block_on(store.slots(name("ids"))).unwrap();
+    let [first, second, third] = &seen.slots[..] else { panic!("{seen:?}") };
+    let who = first.occupant.as_ref().unwrap();
+    assert_eq!((seen.size, who.owner, who.label.as_deref()), (4, OwnerId::new(11), Some("zone a")));
+    assert_eq!(who.remaining, if restarted { HOUR } else { HOUR - Duration::from_secs(35) });
+    let echo = slot(&store, slot_claim(11).with_identity("pod-0"));
+    let window = echo.window.unwrap();
+    assert_eq!((echo.slot, echo.token, window.until), (0, who.token, first.mark));
+    let mine = SlotRef::new(name("ids"), 0, OwnerId::new(11), who.token, Some(epoch));
+    let SlotRenewed::Renewed(renewed) = block_on(store.renew_slot(mine, HOUR, true)).unwrap() else {
+        panic!()
+    };
+    assert_eq!(renewed.window.unwrap().after, window.after);
+    assert!(third.occupant.is_none() && third.identity.as_deref() == Some("pod-2"));
+    let next = slot(&store, slot_claim(14).with_identity("pod-2"));
+    assert_eq!(next.slot, 3, "the revoked slot is closed, and the fourth was never used");
+    let next = slot(&store, slot_claim(15).with_cool_down(Duration::ZERO));
+    assert!(next.slot == 1 && Some(next.token) > second.last_issued, "{next:?}");
+    assert_eq!(next.window.unwrap().after, second.mark);
+    let past = |slot: u16| {
+        let name = slot_name(&name("ids"), slot).unwrap();
+        block_on(store.history(name, 10)).unwrap().iter().map(|one| one.outcome).collect::<Vec<_>>()
+    };
+    assert_eq!(past(0), [HoldOutcome::Held]);
+    assert_eq!(past(1), [HoldOutcome::Held, HoldOutcome::Released]);
+    assert_eq!(past(2), [HoldOutcome::Revoked]);
 
     // What was is told.
     let past = |resource: &str| block_on(store.history(name(resource), 10)).unwrap();

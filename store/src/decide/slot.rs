@@ -14,9 +14,10 @@ use super::acquire::held_back;
 use super::renew::{refused, rewound, usable};
 use super::row::{burnt, micros};
 use super::{At, Decided, Effects, Held, Row, Standing, Write, same_epoch};
+use crate::pool::{superseded, too_many};
 use crate::{
-    Claimed, ErrorKind, HoldOutcome, LeaseRef, PoolClaim, Rejected, Released, Revoked, SlotInspection,
-    SlotLease, SlotRef, SlotRenewed, StoreError, Unclaimed, VacatedHow,
+    Claimed, ErrorKind, HoldOutcome, PoolClaim, Rejected, Released, Revoked, SlotInspection, SlotLease,
+    SlotRef, SlotRenewed, StoreError, Unclaimed, VacatedHow,
 };
 
 /// A slot: a lease's row, and what a pool remembers beside it.
@@ -118,7 +119,7 @@ pub(crate) fn wall(at: &At) -> Duration {
 /// What a claim comes to before a free slot is looked for.
 pub(crate) enum Course {
     /// It is answered; what has to be written is about its owner's slot.
-    Answered(Decided<Claimed>),
+    Answered(Box<Decided<Claimed>>),
     /// Its owner's slot, under a new token.
     Again,
     /// A free one.
@@ -136,7 +137,7 @@ pub(crate) fn course(
     withdrawn: bool,
     own: Option<(u16, &mut SlotRow)>,
 ) -> Course {
-    let answered = |answer| Course::Answered(Decided::only(answer));
+    let answered = |answer| Course::Answered(Box::new(Decided::only(answer)));
     if let Err(error) = same_epoch(claim.epoch, standing) {
         return answered(Err(error));
     }
@@ -146,7 +147,8 @@ pub(crate) fn course(
     let own = match own {
         Some((number, slot)) => match slot.row.asker {
             Some((_, attempt)) if claim.attempt <= attempt => {
-                return Course::Answered(echo(slot, number, standing, at, claim, attempt));
+                let echo = echo(slot, number, standing, at, claim, attempt);
+                return Course::Answered(Box::new(echo));
             }
             _ => Some((number, slot)),
         },
@@ -290,32 +292,6 @@ pub(crate) fn unclaimed(why: CoreUnclaimed, now: Duration) -> Unclaimed {
     }
 }
 
-fn too_many(claim: &PoolClaim, size: u32) -> StoreError {
-    StoreError::new(
-        ErrorKind::PoolSize { size },
-        format!(
-            "the pool {:?} has {size} slots, and the claim names {}: expected at most as many as it has; where the others \
-             who use it can do with more, make it larger first",
-            claim.pool, claim.size
-        ),
-    )
-}
-
-fn superseded(claim: &PoolClaim, why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Superseded,
-        format!(
-            "attempt {} of owner {} for a slot of {:?} comes too late: {why}",
-            claim.attempt, claim.owner, claim.pool
-        ),
-    )
-}
-
-/// The lease as the rules of all leases take it.
-fn as_lease(lease: &SlotRef) -> LeaseRef {
-    LeaseRef::new(lease.pool.clone(), lease.owner, lease.token, lease.epoch)
-}
-
 /// Decides `renew_slot`.
 pub(crate) fn renew(
     slot: &mut SlotRow,
@@ -325,7 +301,7 @@ pub(crate) fn renew(
     ttl: Duration,
     id_time: bool,
 ) -> Decided<SlotRenewed> {
-    let shown = as_lease(lease);
+    let shown = lease.as_lease();
     if let Err(error) = usable(&slot.row, standing, &shown) {
         return Decided::only(Err(error));
     }
@@ -366,7 +342,7 @@ pub(crate) fn release(
     lease: &SlotRef,
     last_used: Option<Duration>,
 ) -> Decided<Released> {
-    let shown = as_lease(lease);
+    let shown = lease.as_lease();
     if let Err(error) = usable(&slot.row, standing, &shown) {
         return Decided::only(Err(error));
     }

@@ -107,7 +107,7 @@ impl State {
     pub(super) fn claim_slot(&mut self, claim: &PoolClaim, again: bool) -> Result<Claimed, StoreError> {
         let (at, standing) = (self.at(), self.standing.clone());
         let withdrawn = self.pools.withdrawn.contains(&(claim.pool.clone(), claim.owner));
-        let made = self.pools.pools.get(&claim.pool).is_some();
+        let made = self.pools.pools.contains_key(&claim.pool);
         let mut fresh = Slots::default();
         let pool = self.pools.pools.get_mut(&claim.pool).unwrap_or(&mut fresh);
         if !made {
@@ -120,7 +120,8 @@ impl State {
         let course =
             decide::course(&standing, &at, claim, again, size, withdrawn, own_number.zip(row.as_mut()));
         let number = match course {
-            Course::Answered(Decided { answer, effects }) => {
+            Course::Answered(decided) => {
+                let Decided { answer, effects } = *decided;
                 if let (Some((_, kept)), Some(row)) = (own, row) {
                     kept.write(row, &effects);
                 }
@@ -139,7 +140,9 @@ impl State {
         kept.write(row, &effects);
         if matches!(answer, Ok(Claimed::Granted(_))) {
             // It asks through this slot now.
-            if let Some(kept) = own_number.filter(|own| *own != number).and_then(|own| pool.get(own)) {
+            let former = own_number.filter(|own| *own != number);
+            // Also where that was cut off since.
+            if let Some(kept) = former.and_then(|own| pool.slots.get_mut(usize::from(own))) {
                 kept.slot.row.asker = None;
             }
             if !made {

@@ -37,6 +37,29 @@ pub(crate) fn pool_name(pool: &ResourceName) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The claim names more slots than the pool has.
+pub(crate) fn too_many(claim: &PoolClaim, size: u32) -> StoreError {
+    StoreError::new(
+        ErrorKind::PoolSize { size },
+        format!(
+            "the pool {:?} has {size} slots, and the claim names {}: expected at most as many as it has; where the others \
+             who use it can do with more, make it larger first",
+            claim.pool, claim.size
+        ),
+    )
+}
+
+/// The claim comes too late, for this reason.
+pub(crate) fn superseded(claim: &PoolClaim, why: &str) -> StoreError {
+    StoreError::new(
+        ErrorKind::Superseded,
+        format!(
+            "attempt {} of owner {} for a slot of {:?} comes too late: {why}",
+            claim.attempt, claim.owner, claim.pool
+        ),
+    )
+}
+
 /// The pool and the number in the name of a slot; `None` for any other name.
 pub(crate) fn slot_named(name: &ResourceName) -> Option<(ResourceName, u16)> {
     let (pool, number) = name.as_str().rsplit_once('#')?;

@@ -168,6 +168,11 @@ impl SlotRef {
         Self { pool, slot, owner, token, epoch }
     }
 
+    /// The lease as the rules of all leases take it: what it is on does not matter to them.
+    pub(crate) fn as_lease(&self) -> LeaseRef {
+        LeaseRef::new(self.pool.clone(), self.owner, self.token, self.epoch)
+    }
+
     /// The lease as a fence takes it: on the resource `pool#slot`, so that each slot has a mark of its own,
     /// `MarkKey::new(fenced.resource)`. Do not use that name for a lease of its own.
     ///

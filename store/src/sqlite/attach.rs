@@ -79,8 +79,10 @@ pub(super) fn attach(
     }
     let (observed, last_wall): (i64, i64) = transaction
         .query_row(
-            "SELECT max((SELECT coalesce(max(observed), 0) FROM lease_row), 0),
-                    max(wall, (SELECT coalesce(max(wall), 0) FROM lease_row)) FROM lease_store WHERE id = 1",
+            "SELECT max((SELECT coalesce(max(observed), 0) FROM lease_row),
+                        (SELECT coalesce(max(observed), 0) FROM lease_slot)),
+                    max(wall, (SELECT coalesce(max(wall), 0) FROM lease_row),
+                        (SELECT coalesce(max(wall), 0) FROM lease_slot)) FROM lease_store WHERE id = 1",
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
@@ -102,21 +104,25 @@ pub(super) fn attach(
     let offset = observed.saturating_sub(raw);
     let grants_from = if single_host { 0 } else { observed.saturating_add(nanos(max_ttl)) };
     if single_host {
-        transaction
-            .execute(
-                "UPDATE lease_row SET expires_at = ?1 WHERE token IS NOT NULL AND expires_at > ?1",
-                [observed],
-            )
-            .map_err(error)?;
+        for over in [
+            "UPDATE lease_row SET expires_at = ?1 WHERE token IS NOT NULL AND expires_at > ?1",
+            // A slot that is closed after a revoke is free as well: its holder is gone, too.
+            "UPDATE lease_slot SET free_from = ?1 WHERE free_from > ?1",
+        ] {
+            transaction.execute(over, [observed]).map_err(error)?;
+        }
         // A wall clock that once stood in the future must not ask for this again at every boot.
-        transaction.execute("UPDATE lease_row SET wall = ?1 WHERE wall > ?1", [wall]).map_err(error)?;
+        for table in ["lease_row", "lease_slot"] {
+            let back = format!("UPDATE {table} SET wall = ?1 WHERE wall > ?1");
+            transaction.execute(&back, [wall]).map_err(error)?;
+        }
     } else {
-        transaction
-            .execute(
-                "UPDATE lease_row SET expires_at = ?1 + ttl WHERE token IS NOT NULL AND expires_at > ?1",
-                [observed],
-            )
-            .map_err(error)?;
+        for again in [
+            "UPDATE lease_row SET expires_at = ?1 + ttl WHERE token IS NOT NULL AND expires_at > ?1",
+            "UPDATE lease_slot SET free_from = ?1 + ttl WHERE token IS NOT NULL AND free_from > ?1",
+        ] {
+            transaction.execute(again, [observed]).map_err(error)?;
+        }
     }
     transaction
         .execute(

@@ -16,7 +16,10 @@ use super::lane::Worked;
 use super::row::{self, Base};
 use super::schema::clock_is_wrong;
 use super::settings::Settings;
-use crate::decide::{self, At, Decided, EARLIEST_MICROS, Effects, Known, Reason, Row, Write, micros};
+use super::slots;
+use crate::decide::{
+    self, At, Decided, EARLIEST_MICROS, Effects, Known, Reason, Row, Standing, Write, micros,
+};
 use crate::{
     Acquired, Claim, Ending, Epoch, HoldOutcome, LeaseRef, Opening, Released, Renewed, ResourceName, Revoked,
     StoreError, check,
@@ -52,6 +55,10 @@ impl Batch {
         self.base.borrow().standing.epoch
     }
 
+    pub(super) fn standing(&self) -> Standing {
+        self.base.borrow().standing.clone()
+    }
+
     pub(super) fn floor(&self) -> u64 {
         self.base.borrow().standing.floor
     }
@@ -83,20 +90,34 @@ impl Batch {
             Some(once) => row::load_done(&self.connection, &claim.resource, once)?,
             None => None,
         };
-        let known = Known { done, withdrawn: self.has_withdrawn(&claim.resource, claim.owner)? };
+        let known = Known { done, withdrawn: self.has_withdrawn(claim.resource.as_str(), claim.owner)? };
         let mut unheard = None;
         let answer = self.decide(&claim.resource, |row, base, at| {
             let decided = decide::acquire(row, &base.standing, at, claim, again, known);
             if decided.effects.write == Write::Whole {
                 let rotated =
                     decided.effects.ended.as_ref().is_some_and(|hold| hold.outcome == HoldOutcome::Rotated);
-                unheard = (!rotated).then(|| self.echoes.unheard(claim.owner));
+                unheard = (!rotated).then(|| self.unheard(claim.owner));
             } else if matches!(decided.answer, Ok(Acquired::Granted(_))) {
-                self.echoes.add(claim.owner);
+                self.heard(claim.owner);
             }
             decided
         })?;
         Ok(answer.map(|acquired| (acquired, unheard)))
+    }
+
+    /// Somebody is told of a grant to this owner by an echo.
+    pub(super) fn heard(&self, owner: OwnerId) {
+        self.echoes.add(owner);
+    }
+
+    /// A grant to this owner, of which nobody has heard yet.
+    pub(super) fn unheard(&self, owner: OwnerId) -> Unheard {
+        self.echoes.unheard(owner)
+    }
+
+    pub(super) fn is_unheard(&self, owner: OwnerId, since: Unheard) -> bool {
+        self.echoes.are_silent(owner, since)
     }
 
     pub(super) fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Worked<Renewed> {
@@ -139,7 +160,7 @@ impl Batch {
         token: FencingToken,
         unheard: Unheard,
     ) -> Worked<()> {
-        if !self.echoes.are_silent(owner, unheard) {
+        if !self.is_unheard(owner, unheard) {
             return Ok(Ok(()));
         }
         let answer = self.decide(resource, |row, base, at| {
@@ -182,28 +203,44 @@ impl Batch {
             Ok(epoch) => epoch,
             Err(error) => return Ok(Err(error)),
         };
-        let greatest: i64 =
-            self.connection
-                .query_row("SELECT coalesce(max(last_issued), 0) FROM lease_row", [], |row| row.get(0))?;
+        let greatest: i64 = self.connection.query_row(
+            "SELECT max((SELECT coalesce(max(last_issued), 0) FROM lease_row),
+                         (SELECT coalesce(max(last_issued), 0) FROM lease_slot))",
+            [],
+            |row| row.get(0),
+        )?;
         let greatest = u64::try_from(greatest).unwrap_or(0);
         let mut base = self.base.borrow_mut();
         let standing = base.standing.in_new_epoch(epoch, reason, greatest, at, self.settings.max_ttl);
         self.connection.execute(
-            "UPDATE lease_store SET epoch = ?1, floor = ?2, grants_from = ?3 WHERE id = 1",
-            params![epoch.value() as i64, standing.floor as i64, nanos(standing.grants_from)],
+            "UPDATE lease_store SET epoch = ?1, floor = ?2, grants_from = ?3, stamps_above = ?4 WHERE id = 1",
+            params![
+                epoch.value() as i64,
+                standing.floor as i64,
+                nanos(standing.grants_from),
+                i64::try_from(standing.stamps_above.as_micros()).unwrap_or(i64::MAX),
+            ],
         )?;
         if self.settings.keep.is_some() {
             self.connection.execute(
                 "INSERT OR IGNORE INTO lease_history (name, token, owner, label, identity, granted_at, renewed_at,
                      renewals, ends_at, outcome, result, reason)
                  SELECT name, token, owner, label, identity, granted_wall, renewed_wall, renewals, ?1, ?2, 0, NULL
-                 FROM lease_row WHERE token IS NOT NULL AND NOT retained AND expires_at > ?3",
+                 FROM lease_row WHERE token IS NOT NULL AND NOT retained AND expires_at > ?3
+                 UNION ALL
+                 SELECT pool || '#' || slot, token, owner, label, identity, granted_wall, renewed_wall, renewals, ?1, ?2,
+                     0, NULL
+                 FROM lease_slot WHERE token IS NOT NULL AND free_from > ?3",
                 params![micros(at.wall) as i64, history::outcome_code(HoldOutcome::EpochLost), nanos(at.now)],
             )?;
         }
         if reason.old_holders_are_dead {
             self.connection.execute(
                 "UPDATE lease_row SET expires_at = ?1 WHERE token IS NOT NULL AND expires_at > ?1",
+                [nanos(at.now)],
+            )?;
+            self.connection.execute(
+                "UPDATE lease_slot SET free_from = ?1 WHERE token IS NOT NULL AND free_from > ?1",
                 [nanos(at.now)],
             )?;
         }
@@ -257,19 +294,35 @@ impl Batch {
     ) -> rusqlite::Result<()> {
         row::save(&self.connection, resource, row, at, effects)?;
         self.end_wait(at)?;
-        if let Some(keep) = self.settings.keep {
-            for entry in effects.ended.iter().chain(&effects.burnt) {
-                history::add(&self.connection, resource, entry, keep)?;
-            }
-        }
+        self.add_history(resource, effects)?;
         if let Some(end) = &effects.good {
             row::save_good(&self.connection, resource, end)?;
         }
         if let Some(owner) = effects.withdrawn {
-            self.remember_withdrawn(resource, owner, at)?;
+            self.remember_withdrawn(resource.as_str(), owner, at)?;
         }
-        if let Some((owner, token)) = effects.rewound {
-            if row::has_granted(&self.connection, owner, token)? {
+        self.look_for_a_loss(effects.rewound, at)
+    }
+
+    pub(super) fn add_history(&self, name: &ResourceName, effects: &Effects) -> rusqlite::Result<()> {
+        if let Some(keep) = self.settings.keep {
+            for entry in effects.ended.iter().chain(&effects.burnt) {
+                history::add(&self.connection, name, entry, keep)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a new epoch where a caller has shown a lease that this history does not have.
+    pub(super) fn look_for_a_loss(
+        &self,
+        rewound: Option<(OwnerId, FencingToken)>,
+        at: &At,
+    ) -> rusqlite::Result<()> {
+        if let Some((owner, token)) = rewound {
+            if row::has_granted(&self.connection, owner, token)?
+                || slots::has_granted(&self.connection, owner, token)?
+            {
                 return Ok(());
             }
             // Without random numbers the old epoch goes on; the caller has been told that its token is stale.
@@ -280,7 +333,7 @@ impl Batch {
 
     /// A wait for leases that may be missing is over for good: after a reboot the file's clock may be set back before its
     /// end, since it goes on from the latest observation.
-    fn end_wait(&self, at: &At) -> rusqlite::Result<()> {
+    pub(super) fn end_wait(&self, at: &At) -> rusqlite::Result<()> {
         let standing = &mut self.base.borrow_mut().standing;
         if !standing.grants_from.is_zero() && at.now >= standing.grants_from {
             standing.grants_from = Duration::ZERO;
@@ -289,11 +342,11 @@ impl Batch {
         Ok(())
     }
 
-    fn remember_withdrawn(&self, resource: &ResourceName, owner: OwnerId, at: &At) -> rusqlite::Result<()> {
+    pub(super) fn remember_withdrawn(&self, name: &str, owner: OwnerId, at: &At) -> rusqlite::Result<()> {
         self.forget_withdrawn(at)?;
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO lease_withdrawn (name, owner, at) VALUES (?1, ?2, ?3)")?
-            .execute(params![resource.as_str(), owner.value() as i64, nanos(at.now)])?;
+            .execute(params![name, owner.value() as i64, nanos(at.now)])?;
         Ok(())
     }
 
@@ -308,9 +361,9 @@ impl Batch {
         Ok(())
     }
 
-    fn has_withdrawn(&self, resource: &ResourceName, owner: OwnerId) -> rusqlite::Result<bool> {
+    pub(super) fn has_withdrawn(&self, name: &str, owner: OwnerId) -> rusqlite::Result<bool> {
         self.connection
             .prepare_cached("SELECT 1 FROM lease_withdrawn WHERE name = ?1 AND owner = ?2")?
-            .exists(params![resource.as_str(), owner.value() as i64])
+            .exists(params![name, owner.value() as i64])
     }
 }

@@ -22,6 +22,7 @@ mod reader;
 mod row;
 mod schema;
 mod settings;
+mod slots;
 mod store;
 mod url;
 mod waiters;

@@ -11,6 +11,7 @@ use super::jitter::Jitter;
 use super::lane::{Lane, Wake, Worked};
 use super::row::{self, Base, read, read_end};
 use super::settings::Settings;
+use super::slots;
 use super::waiters::Waiters;
 use crate::decide::At;
 use crate::{Epoch, HistoryEntry, Inspection, ResourceName};
@@ -94,7 +95,10 @@ impl Reads {
     pub(super) fn history(&self, resource: &ResourceName, limit: usize) -> Worked<Vec<HistoryEntry>> {
         self.with_base(|_, at| {
             let current = match self.settings.keep {
-                Some(_) => row::load(&self.connection, resource)?.current_hold(at.now, at.wall),
+                Some(_) => match row::load(&self.connection, resource)?.current_hold(at.now, at.wall) {
+                    None => slots::current_hold(&self.connection, resource, at)?,
+                    current => current,
+                },
                 None => None,
             };
             history::load(&self.connection, resource, limit, current)
@@ -102,7 +106,7 @@ impl Reads {
     }
 
     /// One snapshot for everything that a question reads.
-    fn with_base<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Worked<T> {
+    pub(super) fn with_base<T>(&self, question: impl FnOnce(&Base, &At) -> rusqlite::Result<T>) -> Worked<T> {
         self.connection.prepare_cached("BEGIN")?.execute([])?;
         let answer = self.snapshot(question);
         self.connection.execute_batch("ROLLBACK")?;

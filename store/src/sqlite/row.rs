@@ -19,19 +19,20 @@ pub(super) struct Base {
 /// `None` where the store has no epoch.
 pub(super) fn load_base(connection: &Connection) -> rusqlite::Result<Option<Base>> {
     connection
-        .prepare_cached("SELECT epoch, floor, grants_from, boot, clock_offset FROM lease_store WHERE id = 1")?
+        .prepare_cached("SELECT epoch, floor, grants_from, boot, clock_offset, stamps_above FROM lease_store WHERE id = 1")?
         .query_row([], |row| {
             let epoch: i64 = row.get(0)?;
             let floor: i64 = row.get(1)?;
             let boot = row.get(3)?;
             let offset = row.get(4)?;
             let grants_from = time(row.get(2)?);
+            let stamps_above = row.get(5)?;
             Ok(Epoch::new(epoch as u64).map(|epoch| Base {
                 standing: Standing {
                     epoch,
                     floor: u64::try_from(floor).unwrap_or(0),
                     grants_from,
-                    stamps_above: Duration::ZERO,
+                    stamps_above: stamp(stamps_above),
                 },
                 boot,
                 offset,
@@ -255,13 +256,18 @@ pub(super) fn time(nanos: i64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
+/// A stamp of ID time, in microseconds since Unix's origin.
+pub(super) fn stamp(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
 /// An instant of the wall clock.
 pub(super) fn wall_time(micros: i64) -> SystemTime {
     let since = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-fn how_code(how: VacatedHow) -> i64 {
+pub(super) fn how_code(how: VacatedHow) -> i64 {
     match how {
         VacatedHow::Released => 1,
         VacatedHow::Revoked => 2,

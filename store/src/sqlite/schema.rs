@@ -14,8 +14,8 @@ pub(super) const VERSION: i64 = 1;
 /// A later version that still admits programs of this one (`usable_by`) may add tables, and columns with a default: every
 /// statement names its columns. A row that a program of this version writes anew has those defaults.
 ///
-/// All times are nanoseconds of the store's clock, except walls, `at` and those of the history: microseconds since
-/// 1970. Owners and epochs are the bits of an unsigned number.
+/// All times are nanoseconds of the store's clock, except walls, `at`, those of the history and stamps of ID time (`mark`,
+/// `window_after`, `stamps_above`): microseconds since 1970. Owners and epochs are the bits of an unsigned number.
 pub(super) const TABLES: &str = "
 CREATE TABLE lease_store (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -26,7 +26,8 @@ CREATE TABLE lease_store (
     grants_from INTEGER NOT NULL,
     boot TEXT NOT NULL,
     clock_offset INTEGER NOT NULL,
-    wall INTEGER NOT NULL
+    wall INTEGER NOT NULL,
+    stamps_above INTEGER NOT NULL
 );
 CREATE TABLE lease_row (
     name TEXT NOT NULL PRIMARY KEY,
@@ -89,10 +90,51 @@ CREATE TABLE lease_withdrawn (
     PRIMARY KEY (name, owner)
 ) WITHOUT ROWID;
 CREATE INDEX lease_withdrawn_at ON lease_withdrawn (at);
+CREATE TABLE lease_pool (
+    pool TEXT NOT NULL PRIMARY KEY,
+    size INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE lease_slot (
+    pool TEXT NOT NULL,
+    slot INTEGER NOT NULL,
+    last_issued INTEGER NOT NULL,
+    observed INTEGER NOT NULL,
+    wall INTEGER NOT NULL,
+    owner INTEGER,
+    attempt INTEGER,
+    token INTEGER,
+    granted_at INTEGER,
+    free_from INTEGER,
+    ttl INTEGER,
+    epoch INTEGER,
+    label TEXT,
+    identity TEXT,
+    vacated_token INTEGER,
+    vacated_owner INTEGER,
+    vacated_how INTEGER,
+    granted_wall INTEGER,
+    renewed_wall INTEGER,
+    renewals INTEGER,
+    asker INTEGER,
+    mark INTEGER NOT NULL,
+    window_after INTEGER,
+    PRIMARY KEY (pool, slot)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX lease_slot_asker ON lease_slot (pool, asker) WHERE asker IS NOT NULL;
+CREATE INDEX lease_slot_free ON lease_slot (pool, free_from, slot);
+CREATE INDEX lease_slot_identity ON lease_slot (pool, identity, free_from DESC, slot) WHERE identity IS NOT NULL;
 ";
 
-const NAMES: [&str; 6] =
-    ["lease_store", "lease_row", "lease_history", "lease_good", "lease_done", "lease_withdrawn"];
+const NAMES: [&str; 8] = [
+    "lease_store",
+    "lease_row",
+    "lease_history",
+    "lease_good",
+    "lease_done",
+    "lease_withdrawn",
+    "lease_pool",
+    "lease_slot",
+];
 
 /// What is done about a file that has no tables of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,7 +193,7 @@ pub(super) fn ensure(
     transaction.execute_batch(TABLES).map_err(error)?;
     transaction
         .execute(
-            "INSERT INTO lease_store VALUES (1, ?1, ?1, ?2, 0, 0, ?3, 0, ?4)",
+            "INSERT INTO lease_store VALUES (1, ?1, ?1, ?2, 0, 0, ?3, 0, ?4, 0)",
             params![VERSION, epoch, boot.identity(), wall as i64],
         )
         .map_err(error)?;

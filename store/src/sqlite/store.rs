@@ -24,10 +24,12 @@ use super::watch::Watch;
 use super::{SqliteOptions, committer, reader};
 use crate::home::Home;
 use crate::owner::random;
+use crate::pool::pool_name;
 use crate::slot::{Outcome, Slot, Undelivered};
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection,
-    LeaseRef, Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, HistoryEntry,
+    Inspection, LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
+    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases in one SQLite file, decided by the core inside an immediate transaction.
@@ -129,7 +131,6 @@ impl SqliteStore {
             .execute_batch("PRAGMA query_only = ON")
             .map_err(|error| sqlite_error(&settings.place, "setting up", error))?;
         let mut capabilities = Capabilities::all("sqlite", max_ttl);
-        capabilities.slots = false;
         capabilities.durable = settings.place.path().is_some();
         capabilities.history = history.is_some();
         // What another process releases is seen by looking.
@@ -263,6 +264,26 @@ impl SqliteStore {
         let answer = self.write_or(Box::new(undelivered), move |batch: &Batch| batch.acquire(&claim, again));
         Box::pin(async move { answer.await.map(|(acquired, _)| acquired) })
     }
+
+    fn slot_claim(&self, claim: PoolClaim, again: bool) -> Answer<'_, Claimed> {
+        let claim = match check::pool_claim(claim, self.capabilities.max_ttl) {
+            Ok(claim) => claim,
+            Err(error) => return Box::pin(async { Err(error) }),
+        };
+        let lane = Arc::downgrade(&self.writes);
+        let (pool, owner) = (claim.pool.clone(), claim.owner);
+        let undelivered = move |answer: Outcome<(Claimed, Option<Unheard>)>| {
+            if let (Ok((Claimed::Granted(held), Some(unheard))), Some(lane)) = (answer, lane.upgrade()) {
+                let pool = pool.clone();
+                lane.push(unasked(move |batch: &Batch| {
+                    batch.undo_slot(&pool, held.slot, owner, held.token, unheard)
+                }));
+            }
+        };
+        let answer =
+            self.write_or(Box::new(undelivered), move |batch: &Batch| batch.claim_slot(&claim, again));
+        Box::pin(async move { answer.await.map(|(claimed, _)| claimed) })
+    }
 }
 
 impl Store for SqliteStore {
@@ -357,6 +378,59 @@ impl Store for SqliteStore {
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         self.write(move |batch| batch.open_epoch(&opening))
+    }
+
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.slot_claim(claim, false)
+    }
+
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.slot_claim(claim, true)
+    }
+
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        match check::ttl(ttl, self.capabilities.max_ttl) {
+            Ok(ttl) => self.write(move |batch| batch.renew_slot(&lease, ttl, id_time)),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        match check::last_used(last_used) {
+            Ok(last_used) => self.write(move |batch| batch.release_slot(&lease, last_used)),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        match pool_name(&pool) {
+            Ok(()) => self.write(move |batch| batch.withdraw_slot(&pool, owner)),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        match check::text("reason", reason.as_deref()) {
+            Ok(()) => self.write(move |batch| batch.revoke_slot(&pool, slot, expect, reason.as_deref())),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        self.read(move |reads| reads.slots(&pool))
+    }
+
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        match pool_name(&pool).and_then(|()| check::size(size)) {
+            Ok(()) => self.write(move |batch| batch.resize_pool(&pool, size)),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {

@@ -29,14 +29,14 @@ fn different(context: &Context<'_>) -> Outcome<()> {
     for owner in 1..=4 {
         let held = context.slot_of(owner)?;
         ensure!(seen.insert(held.slot) && held.slot < 4, "slot {} came after {seen:?}", held.slot);
-        ensure!(context.same(held.ttl, context.units(10)), "granted for {:?}", held.ttl);
+        ensure!(context.roughly(held.ttl, context.units(10)), "granted for {:?}", held.ttl);
         ensure!(held.window.is_none(), "no ID time was asked for: {held:?}");
         context.pass(1);
     }
     let why = context.no_slot(context.slot_claim(5)?)?;
     let next = expect!(why, Unclaimed::Exhausted { next_chance: Some(next) } => next, "expected exhaustion");
     // The first lease has six units left, then its slot rests for two.
-    ensure!(context.same(next, context.units(8)), "the next chance is in {next:?}");
+    ensure!(context.roughly(next, context.units(8)), "the next chance is in {next:?}");
     context.pass(8);
     let _ = context.slot(context.slot_claim(5)?.with_attempt(2))?;
     Ok(())
@@ -75,7 +75,7 @@ fn cool_down(context: &Context<'_>) -> Outcome<()> {
     context.free_slot(1, first)?;
     let why = context.no_slot(context.slot_claim(5)?)?;
     let next = expect!(why, Unclaimed::Exhausted { next_chance: Some(next) } => next, "while it rests");
-    ensure!(context.same(next, context.units(2)), "the next chance is in {next:?}");
+    ensure!(context.roughly(next, context.units(2)), "the next chance is in {next:?}");
     context.pass(2);
     let taken = context.slot(context.slot_claim(5)?.with_attempt(2))?;
     ensure!(taken.slot == first.slot, "slot {} instead of the one that has rested", taken.slot);
@@ -153,7 +153,7 @@ fn revoked(context: &Context<'_>) -> Outcome<()> {
         let why = context.no_slot(claim)?;
         let next =
             expect!(why, Unclaimed::Exhausted { next_chance: Some(next) } => next, "while it is closed");
-        ensure!(context.same(next, context.units(6)), "owner {owner}: the next chance is in {next:?}");
+        ensure!(context.roughly(next, context.units(6)), "owner {owner}: the next chance is in {next:?}");
     }
     context.pass(6);
     let why = context.no_slot(claim(4)?.with_identity("b"))?;

@@ -8,6 +8,8 @@ mod random;
 mod sizes;
 mod times;
 
+use std::time::Duration;
+
 use lease_machines::{FencingToken, OwnerId};
 
 use super::Case;
@@ -89,6 +91,14 @@ impl Context<'_> {
     fn revoke_slot(&self, slot: u16, expect: Option<FencingToken>) -> Outcome<Revoked> {
         let reason = Some("stuck".to_owned());
         block_on(self.store().revoke_slot(self.pool()?, slot, expect, reason)).map_err(told)
+    }
+
+    /// Whether two times are the same, where several requests lie between them that each take their time on a real clock.
+    fn roughly(&self, found: Duration, expected: Duration) -> bool {
+        self.same(found, expected)
+            || !self.fixture.is_driven()
+                && found <= expected
+                && found.saturating_add(self.units(3)) >= expected
     }
 
     fn slots(&self) -> Outcome<PoolInspection> {

@@ -47,7 +47,7 @@ fn conditional(context: &Context<'_>) -> Outcome<()> {
     context.pass(4);
     let longer = renewed(context.renew_slot(&right)?)?;
     ensure!(longer.token == mine.token && longer.slot == mine.slot, "renewed as {longer:?}");
-    ensure!(context.same(longer.ttl, context.units(10)), "renewed for {:?}", longer.ttl);
+    ensure!(context.roughly(longer.ttl, context.units(10)), "renewed for {:?}", longer.ttl);
     context.pass(11);
     let late = not_renewed(context.renew_slot(&right)?)?;
     ensure!(super::super::context::over(&*context.store(), late.reason), "a late renewal: {late:?}");
@@ -65,7 +65,7 @@ fn echo(context: &Context<'_>) -> Outcome<()> {
         let answer = if again { store.reclaim_slot(claim.clone()) } else { store.claim_slot(claim.clone()) };
         let echo = held(block_on(answer).map_err(told)?)?;
         ensure!((echo.slot, echo.token) == (first.slot, first.token), "an echo was granted {echo:?}");
-        ensure!(context.same(echo.ttl, context.units(6)), "an echo was told {:?}", echo.ttl);
+        ensure!(context.roughly(echo.ttl, context.units(6)), "an echo was told {:?}", echo.ttl);
         ensure!(echo.window == first.window, "an echo was told of {:?}, not {:?}", echo.window, first.window);
     }
     ensure!(context.slots()?.holders() == 1, "{} slots are held", context.slots()?.holders());
@@ -154,12 +154,12 @@ fn withdraw(context: &Context<'_>) -> Outcome<()> {
     let other = context.slot_of(2)?;
     let answer = context.withdraw_slot(1)?;
     ensure!(answer == Released::Released, "withdrawn: {answer:?}");
-    let again = context.withdraw_slot(1)?;
-    ensure!(again == Released::AlreadyReleased, "withdrawn again: {again:?}");
     for claim in [context.slot_claim(1)?, context.slot_claim(1)?.with_attempt(9)] {
         let kind = kind(block_on(context.store().reclaim_slot(claim)))?;
         ensure!(kind == ErrorKind::Superseded, "a withdrawn owner's request was answered {kind:?}");
     }
+    let again = context.withdraw_slot(1)?;
+    ensure!(again == Released::AlreadyReleased, "withdrawn again: {again:?}");
     let lost = not_renewed(context.renew_slot(&context.slot_ref(1, first)?)?)?;
     ensure!(lost.reason == Rejection::Vacant, "its renewal: {lost:?}");
     let _ = renewed(context.renew_slot(&context.slot_ref(2, other)?)?)?;

@@ -55,7 +55,7 @@ fn resize(context: &Context<'_>) -> Outcome<()> {
     ensure!(set(3)? == Resized::Resized, "nobody holds the fourth");
     let answer = set(1)?;
     let left = expect!(answer, Resized::InUse { slot: 2, remaining } => remaining, "the third is held");
-    ensure!(context.same(left, context.units(10)), "it is held for {left:?}");
+    ensure!(context.roughly(left, context.units(10)), "it is held for {left:?}");
     ensure!(context.slots()?.size == 3, "cut off all the same");
     let third = context.slots()?.slots.pop().and_then(|slot| slot.occupant).ok_or("the third is not seen")?;
     let third = SlotRef::new(context.pool()?, 2, OwnerId::new(3), third.token, None);
