@@ -27,7 +27,11 @@ impl Told {
         Ok(told)
     }
 
-    fn get<'a, T: FromSql<'a>>(&'a self, column: &str) -> Result<T, StoreError> {
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) fn get<'a, T: FromSql<'a>>(&'a self, column: &str) -> Result<T, StoreError> {
         self.row.try_get(column).map_err(|error| nonsense(&self.place, &error.to_string()))
     }
 
@@ -70,7 +74,7 @@ impl Told {
         epoch(&self.place, self.get("epoch")?)
     }
 
-    fn grant(&self) -> Result<Grant, StoreError> {
+    pub(super) fn grant(&self) -> Result<Grant, StoreError> {
         let token =
             token(self.get("token")?).ok_or_else(|| nonsense(&self.place, "a grant without a token"))?;
         Ok(Grant::new(token, self.span("remaining")?, self.epoch()?))
@@ -86,20 +90,36 @@ impl Told {
                 end.once = self.get("end_once")?;
                 Ok(Acquired::AlreadyDone(end))
             }
-            "held back" => Err(StoreError::new(
-                ErrorKind::Busy,
-                format!(
-                    "the store's history was lost, and leases of it may still be held: nothing is granted for another \
-                     {}, unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
-                    check::left(self.span("remaining")?)
-                ),
-            )),
+            "held back" => Err(self.held_back()?),
             "withdrawn" => Err(superseded(claim, "the owner has withdrawn")),
             "run out" => Err(superseded(claim, "its lease has run out")),
             "answered before" => {
                 Err(superseded(claim, "a later attempt of the owner was answered, or this one was"))
             }
             _ => self.rejected().map(Acquired::Rejected),
+        }
+    }
+
+    /// Nothing is granted yet.
+    pub(super) fn held_back(&self) -> Result<StoreError, StoreError> {
+        Ok(StoreError::new(
+            ErrorKind::Busy,
+            format!(
+                "the store's history was lost, and leases of it may still be held: nothing is granted for another {}, \
+                 unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
+                check::left(self.span("remaining")?)
+            ),
+        ))
+    }
+
+    /// The error of an answer that refuses the request.
+    pub(super) fn refused(&self) -> Result<StoreError, StoreError> {
+        match self.code.as_str() {
+            "new epoch" => {
+                let believed = epoch(&self.place, self.get("believed")?)?;
+                Ok(StoreError::new_epoch(believed, self.epoch()?))
+            }
+            other => Ok(nonsense(&self.place, &format!("the answer {other:?}"))),
         }
     }
 
@@ -126,7 +146,7 @@ impl Told {
         }
     }
 
-    fn rejected(&self) -> Result<Rejected, StoreError> {
+    pub(super) fn rejected(&self) -> Result<Rejected, StoreError> {
         let reason = match self.code.as_str() {
             "occupied" => Rejection::Occupied,
             "vacant" => Rejection::Vacant,
@@ -135,11 +155,7 @@ impl Told {
             "expired" => Rejection::Expired,
             "invalid ttl" => Rejection::InvalidTtl,
             "exhausted" => Rejection::TokensExhausted,
-            "new epoch" => {
-                let believed = epoch(&self.place, self.get("believed")?)?;
-                return Err(StoreError::new_epoch(believed, self.epoch()?));
-            }
-            other => return Err(nonsense(&self.place, &format!("the answer {other:?}"))),
+            _ => return Err(self.refused()?),
         };
         let holder: Option<i64> = self.get("holder")?;
         let occupant = match (holder, token(self.get("holder_token")?)) {
@@ -261,6 +277,13 @@ pub(super) fn nonsense(place: &Place, what: &str) -> StoreError {
         .outcome_unknown()
 }
 
+/// Whether the server refused because of this index.
+pub(super) fn violates(error: &StoreError, index: &str) -> bool {
+    let source =
+        std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    source.and_then(tokio_postgres::Error::as_db_error).is_some_and(|told| told.constraint() == Some(index))
+}
+
 /// The lease's token, for the functions; one that is greater than any is no token at all.
 pub(super) fn shown(lease: &LeaseRef) -> i64 {
     i64::try_from(lease.token.value()).unwrap_or(-1)
@@ -280,7 +303,7 @@ pub(super) fn token(value: Option<i64>) -> Option<FencingToken> {
     value.and_then(|value| u64::try_from(value).ok()).and_then(FencingToken::new)
 }
 
-fn micros(value: i64) -> Duration {
+pub(super) fn micros(value: i64) -> Duration {
     Duration::from_micros(u64::try_from(value).unwrap_or(0))
 }
 

@@ -22,9 +22,16 @@ pub(super) enum Call {
     Inspect,
     List,
     History,
+    ClaimSlot,
+    RenewSlot,
+    ReleaseSlot,
+    WithdrawSlot,
+    RevokeSlot,
+    ResizePool,
+    Slots,
 }
 
-const COUNT: usize = Call::History as usize + 1;
+const COUNT: usize = Call::Slots as usize + 1;
 
 /// What [`answer::inspection`](super::answer::inspection) reads.
 macro_rules! inspected {
@@ -52,6 +59,13 @@ impl Call {
         Self::Inspect,
         Self::List,
         Self::History,
+        Self::ClaimSlot,
+        Self::RenewSlot,
+        Self::ReleaseSlot,
+        Self::WithdrawSlot,
+        Self::RevokeSlot,
+        Self::ResizePool,
+        Self::Slots,
     ];
 
     const fn template(self) -> &'static str {
@@ -82,15 +96,37 @@ impl Call {
                  SELECT t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, t.expires_at, \
                  CASE WHEN greatest({schema}.lease_clock_1(), t.observed) < t.expires_at THEN 0 ELSE 2 END, 0, NULL \
                  FROM {schema}.lease_row AS t WHERE t.name = $1 AND t.token IS NOT NULL AND NOT t.retained \
+                 AND NOT EXISTS (SELECT FROM {schema}.lease_history AS o WHERE o.name = $1 AND o.token = t.token) UNION ALL \
+                 SELECT t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, t.free_from, \
+                 CASE WHEN greatest({schema}.lease_clock_1(), t.observed) < t.free_from THEN 0 ELSE 2 END, 0, NULL \
+                 FROM {schema}.lease_slot AS t WHERE t.pool = $3 AND t.slot = $4 AND t.token IS NOT NULL \
                  AND NOT EXISTS (SELECT FROM {schema}.lease_history AS o WHERE o.name = $1 AND o.token = t.token) \
                  ORDER BY token DESC LIMIT $2"
+            }
+            Self::ClaimSlot => {
+                "SELECT c.o_slot, c.o_size, c.o_wall, c.o_after, c.o_until, c.o_next, (c.answer).* FROM \
+                 {schema}.lease_claim_slot_1($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18) AS c"
+            }
+            Self::RenewSlot => {
+                "SELECT c.o_slot, c.o_wall, c.o_after, c.o_until, (c.answer).* FROM \
+                 {schema}.lease_renew_slot_1($1,$2,$3,$4,$5,$6,$7,$8,$9) AS c"
+            }
+            Self::ReleaseSlot => "SELECT * FROM {schema}.lease_release_slot_1($1,$2,$3,$4,$5,$6,$7,$8)",
+            Self::WithdrawSlot => "SELECT * FROM {schema}.lease_withdraw_slot_1($1,$2,$3,$4)",
+            Self::RevokeSlot => "SELECT * FROM {schema}.lease_revoke_slot_1($1,$2,$3,$4,$5,$6)",
+            Self::ResizePool => "SELECT * FROM {schema}.lease_resize_pool_1($1,$2,$3)",
+            Self::Slots => {
+                "SELECT s.epoch, {schema}.lease_clock_1(), p.size, t.slot, t.last_issued, t.observed, t.token, t.owner, \
+                 t.granted_at, t.free_from, t.label, t.identity, t.mark FROM {schema}.lease_store AS s \
+                 LEFT JOIN {schema}.lease_pool AS p ON p.pool = $1 LEFT JOIN {schema}.lease_slot AS t \
+                 ON t.pool = p.pool AND t.slot < p.size AND t.last_issued > 0 ORDER BY t.slot"
             }
         }
     }
 
     /// Whether the last parameter is how long a lock may be waited for. It is added where the statement is sent.
     pub(super) const fn locks(self) -> bool {
-        !matches!(self, Self::Epoch | Self::Inspect | Self::List | Self::History)
+        !matches!(self, Self::Epoch | Self::Inspect | Self::List | Self::History | Self::Slots)
     }
 }
 
@@ -144,6 +180,14 @@ pub(super) fn micros(time: Duration) -> i64 {
 }
 
 pub(super) fn small(value: i32) -> Parameter {
+    with(value, Type::INT4)
+}
+
+pub(super) fn some_span(value: Option<Duration>) -> Parameter {
+    with(value.map(micros), Type::INT8)
+}
+
+pub(super) fn some_small(value: Option<i32>) -> Parameter {
     with(value, Type::INT4)
 }
 

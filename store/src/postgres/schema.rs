@@ -12,6 +12,8 @@ use crate::{ErrorKind, Migration, StoreError};
 pub(super) const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("sql/tables.sql");
+/// Pools: tables and functions.
+const SLOTS: &str = include_str!("sql/slots.sql");
 const FUNCTIONS: &str = include_str!("sql/functions.sql");
 /// The marks of fences: a database may have them without a store, and a store's has them in any case.
 pub(super) const MARKS: &str = include_str!("sql/fence.sql");
@@ -24,7 +26,7 @@ pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(5499238160278634341)
 /// All that a migrate carries out, as one transaction, and the rights that a role needs, as comments.
 pub(super) fn migration(quoted_schema: &str) -> String {
     let script = format!(
-        "BEGIN;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{MARKS}\n{FIRST}\nCOMMIT;\n\n{GRANTS}"
+        "BEGIN;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{SLOTS}\n{MARKS}\n{FIRST}\nCOMMIT;\n\n{GRANTS}"
     );
     script.replace("{schema}", quoted_schema).replace("{version}", &VERSION.to_string())
 }

@@ -1,6 +1,8 @@
 //! What the stores on servers share: the thread on which their connections live, URLs with a login, TLS, and looking again
 //! until a resource is free. What is said to a server, and what its answers mean, is each engine's own.
 
+#[cfg(feature = "postgres")]
+mod claims;
 mod driver;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 mod here;
@@ -13,6 +15,8 @@ pub(crate) mod tls;
 #[cfg(any(feature = "redis", feature = "mysql", feature = "etcd"))]
 mod url;
 
+#[cfg(feature = "postgres")]
+pub(crate) use claims::{ONE_SLOT_AN_OWNER, claim, not_granted};
 pub(crate) use driver::Driver;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 pub(crate) use here::Here;

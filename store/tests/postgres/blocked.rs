@@ -11,7 +11,7 @@ use crate::conformance::InSchema;
 use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::postgres::{Server, runtime};
 
-const TTL: Duration = Duration::from_secs(2);
+pub const TTL: Duration = Duration::from_secs(2);
 
 /// Begins a transaction with something in it, and gives what says more in it.
 pub fn harmed(schema: &str, harm: &str) -> impl Fn(&str) + use<> {
@@ -22,13 +22,13 @@ pub fn harmed(schema: &str, harm: &str) -> impl Fn(&str) + use<> {
 }
 
 /// A store that takes any answer for one in time: what is looked at is what the server decided, and when.
-fn patient(schema: &str) -> PostgresStore {
+pub fn patient(schema: &str) -> PostgresStore {
     InSchema::open(schema, true).unwrap()
 }
 
 /// Does something to the row in a transaction, has `asked` begin meanwhile, and ends the transaction when the lease is
 /// over and the request is seen to wait.
-fn while_blocked<T: Send>(schema: &str, harm: &str, end: &str, asked: impl FnOnce() -> T + Send) -> T {
+pub fn while_blocked<T: Send>(schema: &str, harm: &str, end: &str, asked: impl FnOnce() -> T + Send) -> T {
     let server = Server::shared();
     let say = harmed(schema, harm);
     let waiting = format!(

@@ -15,5 +15,6 @@ mod marks;
 mod mutants;
 mod pooler;
 mod setup;
+mod slots;
 mod tls;
 mod wire;

@@ -11,6 +11,10 @@ use crate::blocked::{expiry_counts_from_after_the_wait, grant_lasts_from_after_t
 use crate::conformance::InSchema;
 use crate::help::{claim_for, granted, lease};
 use crate::servers::postgres::{Server, fresh_name};
+use crate::slots::{
+    expiry_of_a_slot_counts_from_after_the_wait, locked_slots_are_passed_over,
+    withdrawal_comes_before_or_after_a_claim,
+};
 
 /// What is to notice it.
 enum By {
@@ -21,6 +25,12 @@ enum By {
     BlockedGrant,
     /// A clock that is set back.
     ClockSetBack,
+    /// Slots that somebody has locked.
+    LockedSlots,
+    /// A slot that is locked for longer than the lease on it lasts.
+    BlockedSlot,
+    /// A claim that is not committed yet when its owner withdraws.
+    Withdrawal,
 }
 
 /// What is broken, as (found, put in its place), and what notices it.
@@ -181,6 +191,176 @@ const MUTANTS: &[Mutant] = &[
         &[("WHERE t.name = p_name FOR UPDATE;", "WHERE t.name = p_name;")],
         By::Case("16 clients on one resource see one history"),
     ),
+    (
+        "a withdrawal from a pool is forgotten",
+        &[("w.name = {schema}.lease_withdrawn_as_1(p_pool) AND w.owner = p_owner)", "false)")],
+        By::Case("a claim that comes after its owner withdrew comes to nothing"),
+    ),
+    (
+        "a withdrawal does not wait for claims that are under way",
+        &[("LOCK TABLE {schema}.lease_pool IN ROW SHARE MODE;", "")],
+        By::Withdrawal,
+    ),
+    (
+        "the last attempt of a claim counts for nothing",
+        &[("ELSIF p_attempt <= r.attempt THEN", "ELSIF false THEN")],
+        By::Case("an echo of a claim is answered with its slot"),
+    ),
+    (
+        "doubles of a claim take slots of their own",
+        &[(
+            "CREATE UNIQUE INDEX IF NOT EXISTS lease_slot_asker",
+            "CREATE INDEX IF NOT EXISTS lease_slot_asker",
+        )],
+        By::Case("8 doubles of one claim at once take one slot"),
+    ),
+    (
+        "an owner's former slot goes on remembering it",
+        &[("SET asker = NULL, attempt = NULL WHERE", "SET attempt = t.attempt WHERE")],
+        By::Case("an owner holds one slot of a pool"),
+    ),
+    (
+        "an owner has a slot for each attempt",
+        &[(
+            "ELSIF r.token IS NOT NULL AND at < r.free_from THEN\n        taken",
+            "ELSIF false THEN\n        taken",
+        )],
+        By::Case("an owner holds one slot of a pool"),
+    ),
+    (
+        "a claim for more slots than there are is served",
+        &[("p_size > o_size THEN", "false THEN")],
+        By::Case("a claim that names more slots than the pool has is refused"),
+    ),
+    (
+        "the highest of the never used slots comes first",
+        &[("ORDER BY t.slot LIMIT 1 FOR UPDATE", "ORDER BY t.slot DESC LIMIT 1 FOR UPDATE")],
+        By::Case("never used slots come first, then the one free for longest"),
+    ),
+    (
+        "of free slots the lowest comes first",
+        &[("ORDER BY t.free_from NULLS FIRST, t.slot LIMIT 1", "ORDER BY t.slot LIMIT 1")],
+        By::Case("never used slots come first, then the one free for longest"),
+    ),
+    (
+        "an identity gets any slot",
+        &[("IF p_identity IS NOT NULL THEN", "IF false THEN")],
+        By::Case("an identity returns to the slot that it held last"),
+    ),
+    (
+        "a free slot needs no rest",
+        &[(
+            "WHERE t.pool = p_pool AND t.free_from <= rested",
+            "WHERE t.pool = p_pool AND t.free_from <= now",
+        )],
+        By::Case("a freed slot cools down before another has it"),
+    ),
+    (
+        "an exclusive identity takes a closed slot",
+        &[("AND t.free_from > now AND t.token IS NOT NULL", "AND t.free_from > now")],
+        By::Case("a revoked slot is closed until its lease would have ended"),
+    ),
+    (
+        "a proof counts whatever token it names",
+        &[("AND t.token = p_gone_token AND t.identity", "AND t.identity")],
+        By::Case("a live slot is taken over by an exclusive identity or a proof alone"),
+    ),
+    (
+        "a proof counts for strangers",
+        &[("AND t.token = p_gone_token AND t.identity = p_identity", "AND t.token = p_gone_token")],
+        By::Case("a live slot is taken over by an exclusive identity or a proof alone"),
+    ),
+    (
+        "a revoke frees its slot at once",
+        &[(
+            "last_issued = coalesce(burnt, last), observed = at, token = NULL, label = NULL, window_after",
+            "last_issued = coalesce(burnt, last), observed = at, token = NULL, free_from = at, label = NULL, window_after",
+        )],
+        By::Case("a revoked slot is closed until its lease would have ended"),
+    ),
+    (
+        "a grant leaves the mark where it was",
+        &[(
+            "mark = reserved, window_after = begins,\n                place",
+            "window_after = begins,\n                place",
+        )],
+        By::Case("ID time is reserved above all that others may have used"),
+    ),
+    (
+        "a renewal leaves the mark where it was",
+        &[("mark = reserved,\n            window_after = begins\n", "window_after = begins\n")],
+        By::Case("random operations on a pool are decided as the core decides"),
+    ),
+    (
+        "a reclaim begins another window",
+        &[(
+            "                begins := r.window_after;\n            END IF;",
+            "                NULL;\n            END IF;",
+        )],
+        By::Case("random operations on a pool are decided as the core decides"),
+    ),
+    (
+        "a release gives back what others have used",
+        &[("greatest(p_last_used, coalesce(r.window_after, r.mark))", "p_last_used")],
+        By::Case("a release gives back what was not used, and no more"),
+    ),
+    (
+        "a slot is granted without any ID time",
+        &[("AND (until IS NULL OR t.mark < until)", "")],
+        By::Case("a claim for no more time than is reserved already gets another slot"),
+    ),
+    (
+        "a new epoch goes on in the old one's ID time",
+        &[("stamps_above = greatest(t.stamps_above, wall + p_max_ttl),", "")],
+        By::Case("a new epoch gives out no stamp of the old one"),
+    ),
+    (
+        "slots outlive their epoch",
+        &[(
+            "r.token, r.owner, r.epoch, r.free_from, false,",
+            "r.token, r.owner, s.epoch, r.free_from, false,",
+        )],
+        By::Case("a new epoch loses every slot"),
+    ),
+    (
+        "a pool shrinks under its holders",
+        &[("AND t.free_from > greatest(now, t.observed)\n    ORDER BY", "AND false\n    ORDER BY")],
+        By::Case("a pool grows, and shrinks where nobody holds what is cut off"),
+    ),
+    (
+        "slots that were cut off are answered for",
+        &[(
+            "AND EXISTS (SELECT FROM {schema}.lease_pool AS p WHERE p.pool = t.pool AND t.slot < p.size)",
+            "",
+        )],
+        By::Case("random operations on a pool are decided as the core decides"),
+    ),
+    (
+        "two claims decide on one slot",
+        &[("LIMIT 1 FOR UPDATE SKIP LOCKED;", "LIMIT 1;")],
+        By::Case("16 claims at once get 16 slots"),
+    ),
+    (
+        "a pool that is locked is taken for a full one",
+        &[("code := 'busy';", "code := 'no slot';")],
+        By::LockedSlots,
+    ),
+    (
+        "a claim waits for slots that are locked",
+        &[("LIMIT 1 FOR UPDATE SKIP LOCKED;", "LIMIT 1 FOR UPDATE NOWAIT;")],
+        By::LockedSlots,
+    ),
+    (
+        "the clock of a slot's renewal read before its lock",
+        &[
+            ("    ends bigint;\n", "    ends bigint;\n    early bigint := {schema}.lease_clock_1();\n"),
+            (
+                "o_wall := {schema}.lease_clock_1();\n    at := greatest(o_wall, r.observed);\n    IF s.timeline = {schema}.lease_timeline_1() AND p_ttl > 0",
+                "o_wall := early;\n    at := greatest(o_wall, r.observed);\n    IF s.timeline = {schema}.lease_timeline_1() AND p_ttl > 0",
+            ),
+        ],
+        By::BlockedSlot,
+    ),
 ];
 
 /// A schema with this in place of that; nothing where that is no longer there.
@@ -254,6 +434,13 @@ fn every_mutant_is_caught() {
                 caught("a lease was revived", &|| expiry_counts_from_after_the_wait(|| set_up(changes)))
             }
             By::BlockedGrant => caught("Occupied", &|| grant_lasts_from_after_the_wait(|| set_up(changes))),
+            By::LockedSlots => caught("", &|| locked_slots_are_passed_over(|| set_up(changes))),
+            By::BlockedSlot => caught("a lease was revived", &|| {
+                expiry_of_a_slot_counts_from_after_the_wait(|| set_up(changes))
+            }),
+            By::Withdrawal => caught("a withdrawn owner holds a slot", &|| {
+                withdrawal_comes_before_or_after_a_claim(|| set_up(changes))
+            }),
             By::ClockSetBack => caught("renewed ", &|| a_clock_that_is_set_back_revives_nothing_in(changes)),
         };
         if !seen {

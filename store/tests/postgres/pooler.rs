@@ -61,7 +61,7 @@ impl Fixture for Behind {
 
 #[test]
 fn passes_behind_a_pooler() {
-    check(&conformance::run(&Pooled), 59, 40);
+    check(&conformance::run(&Pooled), 94, 5);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::thread;
 
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    ErrorKind, Migration, PostgresStore, Severity, Store, StoreError, Undecided, migrate, migration_sql,
+    Claimed, ErrorKind, Migration, PoolClaim, PostgresStore, Severity, Store, StoreError, Undecided, migrate,
+    migration_sql,
 };
 
 use crate::help::{claim, granted};
@@ -53,6 +54,11 @@ fn a_role_with_the_rights_that_are_printed_uses_a_store_that_was_printed() {
     assert!(block_on(store.renew(held.clone(), std::time::Duration::from_secs(70))).is_ok());
     assert!(block_on(store.release(held, Default::default())).is_ok());
     assert!(block_on(store.prune(std::time::Duration::ZERO)).is_ok());
+    let (pool, owner) = (claim("ids", 1).resource, lease_machines::OwnerId::new(1));
+    let slot = PoolClaim::new(pool.clone(), 4, owner, std::time::Duration::from_secs(60));
+    assert!(matches!(block_on(store.claim_slot(slot)).unwrap(), Claimed::Granted(_)));
+    assert!(block_on(store.withdraw_slot(pool.clone(), owner)).is_ok());
+    assert!(block_on(store.resize_pool(pool, 8)).is_ok());
     let epoch = block_on(store.epoch()).unwrap();
     assert_ne!(block_on(store.open_epoch(lease_machines_store::Opening::new(epoch))).unwrap(), epoch);
     assert!(block_on(store.doctor()).is_ok());

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, ErrorKind, PostgresStore, Released, Renewed, Store, Undecided};
+use lease_machines_store::{
+    Acquired, Claimed, Ending, ErrorKind, PoolClaim, PostgresStore, Released, Renewed, SlotRef, Store,
+    Undecided,
+};
 
 use crate::help::{claim, granted, lease};
 use crate::servers::postgres::Server;
@@ -54,6 +57,28 @@ fn a_decision_is_one_round_trip_also_unprepared() {
             counted("list", &|| drop(block_on(store.list(String::new())).unwrap()));
             counted("history", &|| drop(block_on(store.history(lease.resource.clone(), 9)).unwrap()));
             counted("epoch", &|| assert!(block_on(store.epoch()).is_ok()));
+            let pool = lease.resource.clone();
+            let wish = |owner: u64| {
+                PoolClaim::new(pool.clone(), 3, OwnerId::new(owner), Duration::from_secs(60))
+                    .with_identity("a")
+            };
+            counted("first claim_slot", &|| drop(block_on(store.claim_slot(wish(1))).unwrap()));
+            counted("claim_slot", &|| drop(block_on(store.claim_slot(wish(2))).unwrap()));
+            let Claimed::Granted(held) = block_on(store.claim_slot(wish(1))).unwrap() else { panic!() };
+            let slot = SlotRef::new(pool.clone(), held.slot, OwnerId::new(1), held.token, None);
+            counted("reclaim_slot", &|| drop(block_on(store.reclaim_slot(wish(2).with_attempt(2))).unwrap()));
+            counted("renew_slot", &|| {
+                drop(block_on(store.renew_slot(slot.clone(), Duration::from_secs(70), true)).unwrap())
+            });
+            counted("release_slot", &|| drop(block_on(store.release_slot(slot.clone(), None)).unwrap()));
+            counted("withdraw_slot", &|| {
+                drop(block_on(store.withdraw_slot(pool.clone(), OwnerId::new(2))).unwrap())
+            });
+            counted("revoke_slot", &|| {
+                drop(block_on(store.revoke_slot(pool.clone(), 0, None, None)).unwrap())
+            });
+            counted("slots", &|| drop(block_on(store.slots(pool.clone())).unwrap()));
+            counted("resize_pool", &|| assert!(block_on(store.resize_pool(pool.clone(), 5)).is_ok()));
             trips
         };
         let _ = call("warm", 1);

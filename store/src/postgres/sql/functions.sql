@@ -245,7 +245,10 @@ BEGIN
             -- Owners are drawn for every hold: one that is shown under another name was not lost.
             AND NOT EXISTS (SELECT FROM {schema}.lease_row AS t WHERE t.owner = p_owner AND t.token = p_token)
             AND NOT EXISTS (
-                SELECT FROM {schema}.lease_row AS t WHERE t.vacated_owner = p_owner AND t.vacated_token = p_token);
+                SELECT FROM {schema}.lease_row AS t WHERE t.vacated_owner = p_owner AND t.vacated_token = p_token)
+            AND NOT EXISTS (
+                SELECT FROM {schema}.lease_slot AS t WHERE t.owner = p_owner AND t.token = p_token
+                OR t.vacated_owner = p_owner AND t.vacated_token = p_token);
     END IF;
 END $lease$;
 
@@ -652,13 +655,17 @@ BEGIN
     IF wall < 1767225600000000 THEN
         RAISE EXCEPTION 'the clock of this server stands before 2026: no epoch is opened' USING ERRCODE = 'LM001';
     END IF;
-    SELECT greatest(s.floor, (SELECT f.floor FROM {schema}.lease_floor AS f), coalesce(max(t.last_issued), 0))
+    SELECT greatest(
+        s.floor, (SELECT f.floor FROM {schema}.lease_floor AS f), coalesce(max(t.last_issued), 0),
+        (SELECT coalesce(max(o.last_issued), 0) FROM {schema}.lease_slot AS o))
     INTO last FROM {schema}.lease_row AS t;
     last := CASE WHEN last > most - leap THEN most ELSE last + leap END;
     UPDATE {schema}.lease_store AS t SET
         epoch = p_epoch,
         floor = greatest(last, p_above, wall),
         grants_from = CASE WHEN p_dead THEN 0 ELSE wall + p_max_ttl END,
+        -- Whatever was granted, its ID time ended at most `p_max_ttl` after the clock of that moment.
+        stamps_above = greatest(t.stamps_above, wall + p_max_ttl),
         system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c),
         timeline = {schema}.lease_timeline_1();
     DELETE FROM {schema}.lease_history AS h USING {schema}.lease_row AS t
@@ -667,8 +674,11 @@ BEGIN
     SELECT t.name, t.slot, t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, wall, 6, 0, NULL
     FROM {schema}.lease_row AS t WHERE t.token IS NOT NULL AND wall < t.expires_at AND NOT t.retained
     ON CONFLICT DO NOTHING;
+    PERFORM {schema}.lease_remember_slot_1(t.pool, t.slot, wall, 6, NULL, 1)
+    FROM {schema}.lease_slot AS t WHERE t.token IS NOT NULL AND wall < t.free_from;
     IF p_dead THEN
         UPDATE {schema}.lease_row AS t SET expires_at = wall WHERE t.token IS NOT NULL AND wall < t.expires_at;
+        UPDATE {schema}.lease_slot AS t SET free_from = wall WHERE t.token IS NOT NULL AND wall < t.free_from;
     END IF;
     RETURN p_epoch;
 END $lease$;

@@ -10,6 +10,8 @@ CREATE TABLE IF NOT EXISTS {schema}.lease_store (
     epoch bigint NOT NULL,
     floor bigint NOT NULL,
     grants_from bigint NOT NULL,
+    -- Stamps of ID time up to here may have been given out by a history that was lost.
+    stamps_above bigint NOT NULL,
     system_identifier bigint NOT NULL,
     timeline integer NOT NULL
 );
