@@ -302,6 +302,13 @@ BEGIN
                 SELECT w.code, w.next_chance INTO answer.code, o_next FROM {schema}.lease_no_slot_1(
                     p_pool, p_first, last_slot, p_identity, p_exclusive, p_gone_slot, p_gone_token, o_wall,
                     o_wall - p_cool_down, CASE WHEN p_id_time THEN o_wall + p_ttl END) AS w;
+                IF answer.code = 'no slot' AND EXISTS (
+                    SELECT FROM {schema}.lease_slot AS t
+                    WHERE t.pool = p_pool AND t.asker = p_owner AND t.slot IS DISTINCT FROM own)
+                THEN
+                    -- A double of this very claim has taken the last one meanwhile: asked again, it is found.
+                    answer.code := 'busy';
+                END IF;
             END IF;
         END IF;
     END IF;
