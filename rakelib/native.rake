@@ -5,7 +5,8 @@
 require "etc"
 require_relative "native/platform"
 
-SOURCES = FileList["Cargo.{toml,lock}", "{core,ffi}/Cargo.toml", "{core,ffi}/src/**/*.rs", "script/requirements.txt",
+SOURCES = FileList["Cargo.{toml,lock}", "{core,ffi,os,store}/Cargo.toml",
+                   "{core,ffi,os,store}/src/**/*.{rs,sql,lua}", "script/requirements.txt",
                    "script/sysroot", "rakelib/native/*.rb"]
 
 Platform::ALL.each do |platform|
@@ -82,7 +83,7 @@ end
 # The tests that are about the repository, and not about what is in the gem.
 NOT_OF_THE_GEM = %w[extconf release version].freeze
 # The Rubies for musl have no compiled gems: neither rbs, by which types are tested, nor bigdecimal, which left with 3.4.
-NOT_ON_MUSL = { "3.3" => %w[signature], "3.4" => %w[arguments signature] }.freeze
+NOT_ON_MUSL = { "3.3" => %w[signature], "3.4" => %w[arguments signature store] }.freeze
 # Those that take longest: the collector's the longer the more is loaded, and the others load much. Each set has a process,
 # and the longest comes first.
 SETS = [%w[gc_stress], %w[documentation signature]].freeze
