@@ -35,17 +35,19 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::tell(error, &args),
     };
-    match cli.command {
-        Command::Run(options) => {
-            if let Err(message) = options.cadence() {
-                return fail(Exit::Usage, &message);
-            }
-            match run::run(&options, args, inherited) {
-                Ok(code) => ExitCode::from(code),
-                Err(error) => fail(Exit::Failed, &format!("cannot start a second process: {error}")),
-            }
-        }
-        Command::Other(command) => ExitCode::from(commands::run(command)),
+    let options = match cli.command {
+        Command::Run(options) => options,
+        Command::Other(command) => match command.as_run() {
+            Some(options) => options,
+            None => return ExitCode::from(commands::run(command)),
+        },
+    };
+    if let Err(message) = options.cadence() {
+        return fail(Exit::Usage, &message);
+    }
+    match run::run(&options, args, inherited) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => fail(Exit::Failed, &format!("cannot start a second process: {error}")),
     }
 }
 

@@ -41,15 +41,13 @@ pub(crate) struct Cli {
 impl Cli {
     /// The options of a command line that is `lease run`'s.
     pub(crate) fn parse_run(args: &[OsString]) -> Result<RunArgs, clap::Error> {
-        match Self::try_parse_from(args)?.command {
-            Command::Run(options) => Ok(options),
-            Command::Other(_) => Err(clap::Error::new(ErrorKind::InvalidSubcommand)),
-        }
+        let command = Self::try_parse_from(args)?.command;
+        command.as_run().ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))
     }
 }
 
 /// The variables that are read, and what they are for.
-pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
     ("LEASE_STORE", "the store, where --store is not given; lease run --store sets it for its command"),
     ("LEASE_STORE_FILE", "a file whose first line is the store, where LEASE_STORE is not set either"),
     ("XDG_STATE_HOME", "where the store `local` is kept (lease-machines/local.db); else ~/.local/state"),
@@ -57,6 +55,8 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("LEASE_OWNER", "the same: the owner; --owner wins"),
     ("LEASE_TOKEN", "the same: the fencing token, to be sent with every write; --token wins"),
     ("LEASE_EPOCH", "the same: the epoch of the store; --epoch wins"),
+    ("MACHINE_ID", "set by lease id run, for its command: the machine ID"),
+    ("MACHINE_ID_TOKEN", "the same: its fencing token, to be sent with every write"),
     ("NO_COLOR", "set and not empty: no colours, on a terminal either"),
 ];
 
@@ -79,6 +79,16 @@ pub(crate) enum Command {
     Run(RunArgs),
     #[command(flatten)]
     Other(commands::Command),
+}
+
+impl Command {
+    /// What is run by the two processes of `lease run`.
+    pub(crate) fn as_run(&self) -> Option<RunArgs> {
+        match self {
+            Self::Run(options) => Some(options.clone()),
+            Self::Other(command) => command.as_run(),
+        }
+    }
 }
 
 /// Which store.

@@ -8,6 +8,7 @@ mod doctor;
 mod epoch;
 mod fence;
 mod history;
+mod id;
 mod ls;
 mod man;
 mod migrate;
@@ -18,6 +19,8 @@ mod renew;
 mod revoke;
 mod show;
 
+pub(crate) use id::PoolOptions;
+
 use std::future::Future;
 
 use clap::Subcommand;
@@ -27,6 +30,7 @@ use lease_machines_store::{LeaseRef, Rejected, ResourceName, Store};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{people, visible};
+use crate::run::RunArgs;
 
 /// All commands but `lease run`.
 #[derive(Subcommand, Debug)]
@@ -40,6 +44,7 @@ pub(crate) enum Command {
     #[command(visible_alias = "break")]
     Revoke(revoke::Revoke),
     History(history::History),
+    Id(id::Id),
     Prune(prune::Prune),
     Epoch(epoch::Epoch),
     Fence(fence::Fence),
@@ -47,6 +52,16 @@ pub(crate) enum Command {
     Migrate(migrate::Migrate),
     Completions(completions::Completions),
     Man(man::Man),
+}
+
+impl Command {
+    /// What is run by the two processes of `lease run`.
+    pub(crate) fn as_run(&self) -> Option<RunArgs> {
+        match self {
+            Self::Id(id) => id.as_run(),
+            _ => None,
+        }
+    }
 }
 
 /// What a command ends with.
@@ -63,6 +78,7 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::Ls(ls) => block_on(ls.run()),
         Command::Revoke(revoke) => block_on(revoke.run()),
         Command::History(history) => block_on(history.run()),
+        Command::Id(id) => block_on(id.run()),
         Command::Prune(prune) => block_on(prune.run()),
         Command::Epoch(epoch) => block_on(epoch.run()),
         Command::Fence(fence) => block_on(fence.run()),

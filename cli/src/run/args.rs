@@ -9,6 +9,7 @@ use lease_machines_store::parse_duration;
 use super::course::Leftover;
 use super::times::Times;
 use crate::args::{StoreOption, Wait};
+use crate::commands::PoolOptions;
 use crate::duration;
 
 const LEAST_TTL: Duration = Duration::from_secs(1);
@@ -98,6 +99,10 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
+    /// Set where the lease is on a slot of a pool of that name.
+    #[arg(skip)]
+    pub(crate) slots: Option<PoolOptions>,
+
     /// What the lease is on: any name of 1 to 255 bytes of UTF-8
     #[arg(value_name = "RESOURCE")]
     pub(crate) resource: String,
@@ -132,6 +137,9 @@ impl RunArgs {
                     "{option} is {found}, and must be more than 0 and less than the ttl, {ttl}"
                 ));
             }
+        }
+        if self.slots.is_some() && (self.once.is_some() || !self.at_least.is_zero()) {
+            return Err("--once and --at-least are for leases on resources, not for machine IDs".to_owned());
         }
         Cadence::new(self.ttl, renew_every, warn_before).ok_or_else(|| "the ttl is out of range".to_owned())
     }

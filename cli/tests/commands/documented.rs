@@ -34,6 +34,12 @@ fn every_answer_has_exactly_the_documented_fields() {
     check("Decision", &world.lease("revoke s --yes --reason test --json").json());
     check("Decision", &world.lease("revoke s --yes --json").json());
     check("History", &world.json("history s"));
+    check("MachineId", &world.json("id acquire ids --ttl 1h --identity web"));
+    world.json("id acquire ids --ttl 1h");
+    check("Pool", &world.json("id ls ids"));
+    let id = world.lease("id next ids").ok().out;
+    check("DecodedId", &world.json(&format!("id decode {}", id.trim())));
+    check("Whois", &world.json(&format!("id whois ids {}", id.trim())));
     check("Pruned", &world.json("prune --older-than 1h"));
     check("Epoch", &world.json("epoch show"));
     check("Epoch", &world.lease("epoch open --yes --now --json").json());

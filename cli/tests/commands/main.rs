@@ -5,6 +5,7 @@
 mod documented;
 mod errors;
 mod fences;
+mod ids;
 mod leases;
 mod looks;
 mod operator;

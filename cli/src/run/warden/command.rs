@@ -56,11 +56,14 @@ pub(crate) fn build(
     let mut command = Command::new(words.next().map_or_else(Default::default, Clone::clone));
     command
         .args(words)
-        .env("LEASE_RESOURCE", &args.resource)
+        .env("LEASE_RESOURCE", requests.fenced().as_str())
         .env("LEASE_TOKEN", token.value().to_string())
         .env("LEASE_OWNER", requests.owner().value().to_string());
     if let Some(epoch) = requests.epoch() {
         command.env("LEASE_EPOCH", epoch.to_string());
+    }
+    if let Some(slot) = requests.slot() {
+        command.env("MACHINE_ID", slot.to_string()).env("MACHINE_ID_TOKEN", token.value().to_string());
     }
     if let Some(store) = store {
         command.env("LEASE_STORE", store);

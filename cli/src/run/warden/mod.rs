@@ -8,6 +8,7 @@ mod children;
 mod command;
 mod decider;
 mod entry;
+mod lessor;
 mod link;
 mod patience;
 mod prepare;

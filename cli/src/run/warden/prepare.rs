@@ -6,6 +6,7 @@ use lease_machines::KeeperOptions;
 use lease_machines_store::{Store, open_marks};
 
 use super::command;
+use super::lessor::Lessor;
 use super::link::Link;
 use super::patience::Patience;
 use super::requests::Requests;
@@ -55,7 +56,7 @@ pub(super) fn prepare(args: &RunArgs, link: &mut Link) -> Result<Prepared, Failu
     let options = KeeperOptions::new(cadence)
         .with_wait(Patience::of_keeper(wait, first_term, now))
         .with_max_hold(args.max_hold);
-    let requests = Requests::new(store, claim).with_marks(marks);
+    let requests = Requests::new(Lessor::new(store, args.slots.clone()), claim).with_marks(marks);
     let folder = std::env::current_dir().unwrap_or_default();
     Ok(Prepared { requests, options, wait, store: chosen.for_command(&folder) })
 }

@@ -25,6 +25,9 @@ use crate::sys::descendants::visible;
 /// Renewals are many, and all alike: an event for the first, and then one in so long.
 const RENEWED_APART: Duration = Duration::from_secs(60);
 
+/// Why a slot was not granted.
+const FULL: &str = "every slot is held, closed or cooling down";
+
 /// Says each thing once, and remembers what the exit code will depend on.
 pub(crate) struct Report {
     quiet: bool,
@@ -34,6 +37,8 @@ pub(crate) struct Report {
     around: Option<(String, u64, u64)>,
     nested: bool,
     released_by_another: bool,
+    /// Every slot of the pool was in the way.
+    full: bool,
     granted: bool,
     /// When the last event on the lease's time was written.
     told_at: Option<Duration>,
@@ -57,6 +62,7 @@ impl Report {
             nested: false,
             released_by_another: false,
             granted: false,
+            full: false,
             told_at: None,
             told_renewal: false,
             told_stop: None,
@@ -73,6 +79,11 @@ impl Report {
     pub(crate) fn heard(&mut self, heard: &Heard, args: &RunArgs, link: &mut Link, releasing: bool) {
         match &heard.news {
             Some(News::Held(occupant)) => self.held(occupant, args, link),
+            Some(News::Full) => {
+                if !std::mem::replace(&mut self.full, true) && waits(args) {
+                    self.say(link, format!("{}: waiting: {FULL}", args.resource));
+                }
+            }
             Some(News::Done(end)) => self.done = Some(end.clone()),
             Some(News::Failed(error)) => {
                 // Others in the way for a moment are no news, except to whoever waits for a first decision.
@@ -286,6 +297,14 @@ impl Report {
     fn say_not_held(&mut self, why: NotHeld, args: &RunArgs, link: &mut Link) {
         let resource = &args.resource;
         match why {
+            NotHeld::Occupied if self.full => {
+                let text = format!("{resource}: {FULL}");
+                match args.skip_if_held {
+                    true if !io::stderr().is_terminal() => {}
+                    true => self.say(link, text),
+                    false => self.always(link, text),
+                }
+            }
             NotHeld::Occupied => {
                 let Some(holder) = self.holder.take() else { return };
                 let (who, held) = (who(&holder), duration::show(holder.held_for));

@@ -5,11 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_machines::{Command, Event, FencingToken, OwnerId};
+use lease_machines::{Command, Event, FencingToken, OwnerId, Rejection};
 use lease_machines_store::{
-    Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Released, Renewed,
-    ResourceName, Store, StoreError,
+    Acquired, Claim, End, Ending, Epoch, GuardError, LeaseRef, MarkKey, Marks, Occupant, Rejected, Released,
+    Renewed, ResourceName, StoreError,
 };
+
+use super::lessor::Lessor;
 
 type Reply = Pin<Box<dyn Future<Output = Heard>>>;
 
@@ -27,6 +29,8 @@ pub(crate) enum News {
     Granted(Epoch),
     /// The holder that is in the way.
     Held(Occupant),
+    /// Every slot of the pool is in the way.
+    Full,
     /// The work was done before.
     Done(End),
     /// The call brought no decision.
@@ -40,7 +44,7 @@ pub(crate) enum News {
 /// The requests of one run. One is in flight at most; a newer one takes the place of the one before, which nobody waits
 /// for any more.
 pub(crate) struct Requests {
-    store: Arc<dyn Store>,
+    lessor: Arc<Lessor>,
     /// Names no epoch: whichever the store is in will do.
     claim: Claim,
     /// Of the last grant.
@@ -56,9 +60,9 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// `claim` is what an acquire asks for; its attempt and ttl are the keeper's.
-    pub(crate) fn new(store: Arc<dyn Store>, claim: Claim) -> Self {
+    pub(crate) fn new(lessor: Lessor, claim: Claim) -> Self {
         Self {
-            store,
+            lessor: Arc::new(lessor),
             claim,
             epoch: None,
             ending: Ending::default(),
@@ -83,7 +87,13 @@ impl Requests {
 
     /// Raises the mark to the lease of this token; the answer is [`News::Marked`].
     pub(crate) fn advance(&mut self, token: FencingToken) {
-        let (lease, key) = (self.lease(token), MarkKey::new(self.resource()));
+        let mut lease = self.lease(token);
+        lease.resource = self.lessor.fenced(&lease.resource);
+        if self.slot().is_some() {
+            // The strict guard looks among leases that are not slots.
+            lease.epoch = None;
+        }
+        let key = MarkKey::new(lease.resource.clone());
         self.marking = self.marks.clone().map(|marks| -> Reply {
             Box::pin(async move {
                 let news = News::Marked(marks.advance(key, lease).await);
@@ -102,6 +112,16 @@ impl Requests {
         self.claim.owner
     }
 
+    /// The slot that was granted, where the lease is on one.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        self.lessor.slot()
+    }
+
+    /// What a fence knows the lease by.
+    pub(crate) fn fenced(&self) -> ResourceName {
+        self.lessor.fenced(&self.claim.resource)
+    }
+
     /// The epoch that the lease was granted in.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.epoch
@@ -114,37 +134,37 @@ impl Requests {
 
     /// Sends what the keeper commands. `now` is the poll's.
     pub(crate) fn send(&mut self, command: Command, now: Duration) {
-        let store = Arc::clone(&self.store);
+        let lessor = Arc::clone(&self.lessor);
         match command {
             Command::Acquire { attempt, ttl, .. } => {
                 let claim = self.claim(attempt, ttl);
                 self.in_flight =
-                    Some(Box::pin(async move { claimed(attempt, now, store.acquire(claim).await) }));
+                    Some(Box::pin(async move { claimed(attempt, now, lessor.acquire(claim, false).await) }));
             }
             Command::Reacquire { attempt, ttl, .. } => {
                 let claim = self.claim(attempt, ttl);
                 self.in_flight =
-                    Some(Box::pin(async move { claimed(attempt, now, store.reacquire(claim).await) }));
+                    Some(Box::pin(async move { claimed(attempt, now, lessor.acquire(claim, true).await) }));
             }
             Command::Renew { attempt, token, ttl, .. } => {
                 let lease = self.lease(token);
                 self.in_flight =
-                    Some(Box::pin(async move { renewed(attempt, now, store.renew(lease, ttl).await) }));
+                    Some(Box::pin(async move { renewed(attempt, now, lessor.renew(lease, ttl).await) }));
             }
             Command::Release { attempt, token, .. } => {
                 let (lease, ending) = (self.lease(token), self.ending.clone());
                 self.in_flight =
-                    Some(Box::pin(async move { released(attempt, store.release(lease, ending).await) }));
+                    Some(Box::pin(async move { released(attempt, lessor.release(lease, ending).await) }));
             }
             Command::Withdraw { attempt, .. } => {
                 let (resource, owner) = (self.resource(), self.claim.owner);
                 self.in_flight =
-                    Some(Box::pin(async move { released(attempt, store.withdraw(resource, owner).await) }));
+                    Some(Box::pin(async move { released(attempt, lessor.withdraw(resource, owner).await) }));
             }
             Command::ReleaseStray { token } => {
                 let lease = self.lease(token);
                 self.stray = Some(Box::pin(async move {
-                    let _ = store.release(lease, Ending::default()).await;
+                    let _ = lessor.release(lease, Ending::default()).await;
                     Heard { event: Event::Tick, news: None }
                 }));
             }
@@ -162,9 +182,10 @@ impl Requests {
         if self.vacancy.as_ref().is_some_and(|(watched, _)| *watched == until) {
             return;
         }
-        let (store, resource, limit) = (Arc::clone(&self.store), self.resource(), until.saturating_sub(now));
+        let (lessor, resource, limit) =
+            (Arc::clone(&self.lessor), self.resource(), until.saturating_sub(now));
         let watch = Box::pin(async move {
-            match store.wait(resource, limit).await {
+            match lessor.wait(resource, limit).await {
                 Ok(()) => Heard { event: Event::Woken, news: None },
                 // Whoever cannot watch asks again at the end of the wait.
                 Err(error) => Heard { event: Event::Tick, news: Some(News::Failed(error)) },
@@ -222,6 +243,9 @@ fn claimed(attempt: u64, sent: Duration, answer: Result<Acquired, StoreError>) -
     let news = match answer {
         Ok(Acquired::Granted(grant)) => Some(News::Granted(grant.epoch)),
         Ok(Acquired::AlreadyDone(end)) => Some(News::Done(end)),
+        Ok(Acquired::Rejected(Rejected { reason: Rejection::Occupied, occupant: None, .. })) => {
+            Some(News::Full)
+        }
         Ok(Acquired::Rejected(rejected)) => rejected.occupant.map(News::Held),
         Err(error) => Some(News::Failed(error)),
         Ok(_) => None,

@@ -1,0 +1,124 @@
+//! `lease id`.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::support::{Answer, World};
+
+/// The value of a word of what `lease id acquire` printed.
+fn value<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    let found = answer.out.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("no {name} in {answer:?}"))
+}
+
+#[test]
+fn ids_are_made_and_taken_apart() {
+    let world = World::new();
+    let made = world.lease("id next orders -n 500").ok();
+    let ids: Vec<u64> = made.out.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 500);
+    assert!(ids.is_sorted(), "sortable ones");
+    let decoded = world.json(&format!("id decode {}", ids[0]));
+    assert_eq!((decoded["machine_id"].as_u64(), decoded["bits"].as_u64()), (Some(0), Some(64)));
+    for notation in ["hex", "crockford", "base62", "uuid"] {
+        let text = decoded[notation].as_str().unwrap();
+        assert_eq!(world.json(&format!("id decode {text} --notation {notation}")), decoded, "{notation}");
+    }
+    // The slot was given back, and what was not used of its time, too: the next can make IDs at once.
+    assert_eq!(world.json("id ls orders")["held"], 0);
+    let wide = world.lease("id next orders --bits 128 --notation uuid --kind counter").ok();
+    assert_eq!(wide.out.trim().len(), 36);
+    let decoded = world.json(&format!("id decode {} --bits 128", wide.out.trim()));
+    assert_eq!(decoded["machine_id"], 1, "the first is cooling down");
+}
+
+#[test]
+fn known_ids_of_other_makers_are_read() {
+    let world = World::new();
+    // https://twitter.com/Wikipedia/status/1541815603606036480, after Wikipedia's article on Snowflake IDs.
+    let text = world.lease("id decode 1541815603606036480 --layout twitter").ok().out;
+    assert!(text.contains("2022-06-28T16:07:40.105Z") && text.contains("machine ID  378"), "{text}");
+    world.lease("id decode zz").fails(64, &["\"zz\" has 2 characters"]);
+    world.lease("id decode 1 --layout 60/10/12").fails(64, &["--layout"]);
+    world.lease("id decode 99999999999999999999").fails(64, &["wider"]);
+}
+
+#[test]
+fn a_machine_id_is_taken_shown_and_given_back() {
+    let world = World::new();
+    let taken = world.lease("id acquire ids --ttl 1h --size 2 --label me").ok();
+    assert_eq!(value(&taken, "MACHINE_ID"), "0");
+    let other = world.json("id acquire ids --ttl 1h --size 2 --identity web-1");
+    assert_eq!(other["machine_id"], 1);
+    let full = world.lease("id acquire ids --ttl 1h --size 2");
+    assert_eq!(full.out, "");
+    full.fails(75, &["no slot of ids was granted", "every slot is held"]);
+    world.lease("id acquire ids --ttl 1h --size 3").fails(78, &["2"]);
+    let listed = world.lease("id ls ids").ok().out;
+    assert!(listed.contains("me") && listed.contains("web-1"), "{listed}");
+    assert!(listed.ends_with("2 of 2 slots of ids are held\n"), "{listed}");
+
+    // As the help text says: what was printed reaches `lease id release` through the environment.
+    let script = r#"eval "export $1" && exec "$2" id release ids"#;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, "sh", taken.out.trim(), env!("CARGO_BIN_EXE_lease")]);
+    Answer::of(shell.env_clear().env("LEASE_STORE", world.url())).ok();
+    let pool = world.json("id ls ids");
+    assert_eq!((pool["held"].as_u64(), pool["size"].as_u64()), (Some(1), Some(2)));
+    let held = world.json("id ls ids --held");
+    assert_eq!(held["slots"].as_array().unwrap().len(), 1);
+    assert_eq!(held["slots"][0]["holder"]["identity"], "web-1");
+    // Given back, and still cooling down for everybody who is not known by its identity.
+    world.lease("id acquire ids --ttl 1h --size 2").fails(75, &["may come free in"]);
+    assert_eq!(world.lease("id ls others").ok().out, "this store knows no pool others\n");
+}
+
+#[test]
+fn a_command_runs_under_a_machine_id_of_its_own() {
+    let world = World::new();
+    let one = world.lease("id acquire ids --ttl 1h").ok();
+    assert_eq!(value(&one, "MACHINE_ID"), "0");
+    let mut run = world.command(["id", "run", "ids", "--", "/bin/sh", "-c"]);
+    run.arg("echo $MACHINE_ID $MACHINE_ID_TOKEN $LEASE_TOKEN $LEASE_RESOURCE");
+    let told = Answer::of(&mut run).ok().out;
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let [id, token, lease_token, resource] = words[..] else { panic!("{told}") };
+    assert_eq!((id, token, resource), ("1", lease_token, "ids#1"));
+    let pool = world.json("id ls ids");
+    assert_eq!(pool["held"], 1, "given back: {pool}");
+
+    let full = world.lease("id run -n --size 1 ids -- /bin/true");
+    full.fails(75, &["ids: every slot is held"]);
+    let skipped = world.lease("id run --skip-if-held --size 1 ids -- /bin/false");
+    assert_eq!(skipped.code, Some(0), "{skipped:?}");
+    world.lease("id run --once k ids -- /bin/true").fails(64, &["--once"]);
+    let code = world.lease("id run ids -- /bin/sh -c exit\\ 7");
+    assert_ne!(code.code, Some(0));
+}
+
+/// The mark of each slot is its own.
+#[test]
+fn a_slot_is_fenced_by_its_own_name() {
+    let world = World::new();
+    let url = world.url();
+    let mut run = world.command(["id", "run", "--fence", &url, "ids", "--"]);
+    run.args([env!("CARGO_BIN_EXE_lease"), "fence", "check"]);
+    run.args(["ids#0"]);
+    let checked = Answer::of(&mut run).ok().out;
+    assert!(checked.contains("ids#0"), "{checked}");
+}
+
+#[test]
+fn who_had_the_machine_id_of_an_id_is_known_from_the_history() {
+    let world = World::new();
+    let made = world.lease("id next orders --identity orders-0").ok();
+    let id = made.out.trim();
+    let who = world.lease(&format!("id whois orders {id}")).ok().out;
+    assert!(who.contains("had machine ID 0 of orders under token"), "{who}");
+    let who = world.json(&format!("id whois orders {id}"));
+    assert_eq!(who["holds"][0]["identity"], "orders-0");
+    assert_eq!(who["machine_id"], 0);
+    let nobody = world.lease("id whois orders 1");
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    assert!(nobody.out.contains("does not say"), "{nobody:?}");
+}
