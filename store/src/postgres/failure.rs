@@ -40,9 +40,10 @@ pub(super) fn failed(place: &Place, doing: &str, error: Error) -> StoreError {
     };
     let (kind, meaning) = meaning(told.code());
     let message = format!("{place}: {doing}: {meaning}{} ({})", told.message(), told.code().code());
-    let ended = matches!(*told.code(), SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN);
+    // A server that was told to stop may say so after it has committed; and a pooler whose server has gone says just that.
+    let ended = matches!(*told.code(), SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN)
+        || told.code().code().starts_with("08");
     let result = StoreError::new(kind, message).with_source(error);
-    // A server that was told to stop may say so after it has committed.
     if ended { result } else { result.nothing_changed() }
 }
 

@@ -1,15 +1,16 @@
 //! Behind PgBouncer in transaction mode.
 
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
-use lease_machines_store::conformance::{self, Fixture, Subject};
-use lease_machines_store::{PostgresStore, Store, StoreError};
+use lease_machines_store::conformance::{self, Fixture, Subject, block_on};
+use lease_machines_store::{ErrorKind, PostgresStore, Store, StoreError, Undecided};
 
 use crate::conformance::check;
 use crate::help::{claim, granted};
 use crate::servers::pgbouncer::Pooler;
-use crate::servers::postgres::Server;
+use crate::servers::postgres::{Server, runtime};
 use crate::servers::proxy::Proxy;
 
 /// The one that the tests share. It leaves out what a connection's start asks for, which others refuse.
@@ -81,4 +82,27 @@ fn a_pooler_is_found_out_before_a_statement_has_a_name() {
     let (schema, _) = server.fresh();
     let _ = granted(&PostgresStore::open(&url(proxy.port, &schema)).unwrap(), claim("job", 1));
     assert!(proxy.named() > 0, "a direct connection is one, and is used as one");
+}
+
+#[test]
+fn a_server_that_dies_behind_its_pooler_may_have_decided() {
+    let mut server = Server::start(&[]);
+    let (schema, _) = server.fresh();
+    let pooler = Pooler::start(server.port, "");
+    let store = PostgresStore::open(&url(pooler.port, &schema)).unwrap();
+    granted(&store, claim("job", 1));
+    let blocker = runtime().block_on(server.client("postgres")).unwrap();
+    let lock = format!("BEGIN; SELECT FROM {schema}.lease_row FOR UPDATE");
+    runtime().block_on(blocker.batch_execute(&lock)).unwrap();
+    let error = thread::scope(|scope| {
+        let asked = scope.spawn(|| block_on(store.acquire(claim("job", 2))));
+        let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        while server.sql(waiting).is_empty() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        server.kill();
+        asked.join().unwrap().unwrap_err()
+    });
+    // What the pooler says of it is no word of the server's: the decision may have been committed.
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Unreachable, Undecided::Unknown), "{error}");
 }

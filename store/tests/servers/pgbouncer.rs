@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::guard::{Guarded, free_port};
 
 pub struct Pooler {
@@ -27,14 +29,31 @@ impl Pooler {
             .replace("[databases]\n* =", "[databases]\npostgres = user=lease dbname=postgres"),
         );
         let mut pooler = Self { guarded, port };
-        let ini = pooler.guarded.path().join("pgbouncer.ini");
+        pooler.up();
+        pooler
+    }
+
+    /// Starts it where it does not run, and waits until it listens.
+    pub fn up(&mut self) {
+        let ini = self.guarded.path().join("pgbouncer.ini");
         let program = PathBuf::from("/usr/sbin/pgbouncer");
-        pooler.guarded.start(&program, &["-q", ini.to_str().unwrap()], "INT");
         let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "no pooler: {}", pooler.guarded.log());
+        self.guarded.start(&program, &["-q", ini.to_str().unwrap()], "INT");
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no pooler: {}", self.guarded.log());
             thread::sleep(Duration::from_millis(10));
         }
-        pooler
+    }
+
+    /// Ends it at once: all connections break.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.guarded.stop();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.guarded.pid().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
     }
 }
