@@ -181,8 +181,8 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     (engine(url)?.migration_sql)(url)
 }
 
-/// Opens the marks at a URL: `sqlite:PATH`, `postgres://…`, `mysql://…` or `redis://…`, with the options of [`open`], of which those
-/// that are about leases do not count here.
+/// Opens the marks at a URL: `sqlite:PATH`, `postgres://…`, `mysql://…`, `redis://…` or `etcd://…`, with the options of [`open`], of
+/// which those that are about leases do not count here.
 ///
 /// The table of marks is created where it is missing, on a server by the first mark that is raised; the file or the
 /// database is not: a mark in any other than the one whose writes it guards keeps nobody out.

@@ -23,8 +23,11 @@ on_each_engine! {
 
 fn migrate_sets_up_once_and_prints_what_it_would_do(place: &Place) {
     let printed = place.lease("migrate --print").ok().out;
-    let expected =
-        if place.url().starts_with("redis") { ["ACL SETUSER", "+eval"] } else { ["CREATE TABLE", "GRANT "] };
+    let expected = match place.url().split_once(':') {
+        Some(("redis", _)) => ["ACL SETUSER", "+eval"],
+        Some(("etcd", _)) => ["etcdctl role add", "grant-permission --prefix=true"],
+        _ => ["CREATE TABLE", "GRANT "],
+    };
     for word in expected {
         assert!(printed.to_lowercase().contains(&word.to_lowercase()), "no {word:?} in {printed}");
     }
@@ -197,6 +200,7 @@ fn doctor_looks_at_the_server(place: &Place) {
     let checks: Vec<&str> = all.iter().map(|one| one["check"].as_str().unwrap()).collect();
     let own: &[&str] = match place.url().split_once(':') {
         Some(("redis", _)) => &["server", "durability", "eviction", "replicas", "memory"],
+        Some(("etcd", _)) => &["version", "epoch", "space", "members", "alarms", "transport"],
         Some(("mariadb", _)) => {
             &["version", "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "read_only"]
         }

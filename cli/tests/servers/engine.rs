@@ -25,6 +25,10 @@ macro_rules! on_each_engine {
         mod on_redis {
             $(#[test] fn $name() { super::$name(&$crate::engine::Place::redis()); })*
         }
+        #[cfg(feature = "etcd")]
+        mod on_etcd {
+            $(#[test] fn $name() { super::$name(&$crate::engine::Place::etcd()); })*
+        }
     };
 }
 pub(crate) use on_each_engine;
@@ -56,6 +60,12 @@ impl Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("namespace=t{}", COUNT.fetch_add(1, Ordering::SeqCst));
         Self { world: World::new(), url: redis().url(&name) }
+    }
+
+    #[cfg(feature = "etcd")]
+    pub(crate) fn etcd() -> Self {
+        let server = crate::servers::etcd::EtcdServer::shared();
+        Self { world: World::new(), url: server.url(&crate::servers::etcd::namespace()) }
     }
 
     pub(crate) fn url(&self) -> &str {

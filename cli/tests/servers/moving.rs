@@ -13,6 +13,11 @@ fn each(check: fn(&Place, &Place)) {
     check(Place::redis().set_up(), &Place::postgres());
     check(Place::postgres().set_up(), &Place::mariadb());
     check(Place::mariadb().set_up(), &Place::redis());
+    #[cfg(feature = "etcd")]
+    {
+        check(Place::etcd().set_up(), &Place::postgres());
+        check(Place::redis().set_up(), &Place::etcd());
+    }
 }
 
 fn moving(from: &Place, to: &Place, more: &[&str]) -> Answer {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::hub::{Head, Hub, Known as Remembered};
-use super::leases::EtcdLease;
+use super::leases::{EtcdLease, LAST_MOMENT};
 use super::reading::{self, LiveKey, OWN, Reading, Wanted};
 use super::record::{Held, Last, Renewals, State, write_end, write_hold};
 use crate::decide::{At, Decided, Effects, Known, Row, Standing, Write};
@@ -57,10 +57,8 @@ impl Hub {
             own.give_back(self);
         }
         let (answer, outcome) = decided?;
-        // An answer that comes when the lease is over by the caller's own clock says nothing any more.
-        if let Some(ttl) = outcome.ttl.filter(|ttl| self.options.here.now().saturating_sub(sent) >= *ttl) {
-            let message = format!("{} answered when the lease of {ttl:?} was over", self.link.place);
-            return Err(StoreError::new(ErrorKind::Unreachable, message));
+        if let Some(ttl) = outcome.ttl {
+            self.options.here.in_time(sent, ttl, &self.link.place)?;
         }
         Ok(finish(answer, outcome))
     }
@@ -74,6 +72,8 @@ impl Hub {
     ) -> Result<(T, Outcome), StoreError> {
         let wanted = &question.wanted;
         let mut exact = question.exact;
+        // An etcd lease that was found to be over.
+        let mut over = None;
         // What was seen before is a guess; only what is read in this call may be told.
         let (mut reading, mut is_read) = match self.known(wanted.resource) {
             Some(known) => (known.reading, false),
@@ -91,10 +91,16 @@ impl Hub {
             let left = match reading.live {
                 None => Duration::ZERO,
                 Some(_) if !exact => UNTOLD,
-                // It is there, however little is left of it.
-                Some(live) => {
-                    self.leases.remaining(live.lease, deadline).await?.max(Duration::from_millis(1))
-                }
+                Some(live) => match self.leases.remaining(live.lease, deadline).await? {
+                    Some(left) => left,
+                    // It was renewed, or has ended, since this was read.
+                    None if over != Some(live.lease) => {
+                        over = Some(live.lease);
+                        (reading, is_read) = (self.read(wanted, deadline).await?, true);
+                        continue;
+                    }
+                    None => LAST_MOMENT,
+                },
             };
             let waits = self.waits(&reading.epochal, deadline).await?;
             let standing = reading::standing(&reading.epochal, waits);

@@ -129,7 +129,10 @@ impl Hub {
         match epochal.waits {
             None => Ok(Duration::ZERO),
             // It is there, however little is left of it.
-            Some(lease) => Ok(self.leases.remaining(lease, deadline).await?.max(Duration::from_secs(1))),
+            Some(lease) => {
+                let left = self.leases.remaining(lease, deadline).await?;
+                Ok(left.unwrap_or_default().max(Duration::from_secs(1)))
+            }
         }
     }
 

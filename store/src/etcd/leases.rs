@@ -41,6 +41,9 @@ const MOST: usize = 8_192;
 const REMEMBERED: Duration = Duration::from_secs(2 * 3600);
 const AT_LEAST: Duration = Duration::from_secs(3600);
 
+/// What is left of a lease that is there, however little it is.
+pub(super) const LAST_MOMENT: Duration = Duration::from_millis(1);
+
 impl Leases {
     pub(super) fn new(link: Arc<Link>, options: &EtcdOptions) -> Self {
         Self {
@@ -109,17 +112,18 @@ impl Leases {
         deadlines.insert(id, (deadline, None));
     }
 
-    /// How long a lease lasts at least; zero for one that is over.
-    pub(super) async fn remaining(&self, id: i64, deadline: Instant) -> Result<Duration, StoreError> {
+    /// How long a lease lasts at least, also where its last second has begun; `None` for one that is over. What stood on that has
+    /// run out since it was read, or has been given another one, unless the cluster is about to end it.
+    pub(super) async fn remaining(&self, id: i64, deadline: Instant) -> Result<Option<Duration>, StoreError> {
         let now = self.here.now();
         let known = self.deadlines().get(&id).copied();
         if let Some(left) = known.and_then(|(until, _)| until.checked_sub(now)).filter(|left| !left.is_zero())
         {
-            return Ok(left);
+            return Ok(Some(left));
         }
-        let left = self.link.lease_left(id, deadline).await?;
+        let Some(left) = self.link.lease_left(id, deadline).await? else { return Ok(None) };
         self.note(id, now.saturating_add(left));
-        Ok(left)
+        Ok(Some(left.max(LAST_MOMENT)))
     }
 
     /// The lease for marks of withdrawn owners: one serves an hour of them.

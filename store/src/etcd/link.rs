@@ -116,13 +116,17 @@ impl Link {
         self.call(deadline, |mut client| async move { client.lease_revoke(id).await.map(drop) }).await
     }
 
-    /// In whole seconds, rounded down; zero for one that is over.
-    pub(super) async fn lease_left(&self, id: i64, deadline: Instant) -> Result<Duration, StoreError> {
+    /// In whole seconds, rounded down; `None` for one that is not there.
+    pub(super) async fn lease_left(
+        &self,
+        id: i64,
+        deadline: Instant,
+    ) -> Result<Option<Duration>, StoreError> {
         let found = self
             .call(deadline, |mut client| async move { client.lease_time_to_live(id, None).await })
             .await
             .map_err(StoreError::nothing_changed)?;
-        Ok(Duration::from_secs(u64::try_from(found.ttl()).unwrap_or(0)))
+        Ok(u64::try_from(found.ttl()).ok().map(Duration::from_secs))
     }
 
     /// Has one request carried out.

@@ -7,6 +7,7 @@ use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp};
 
 use super::epoch::beyond;
 use super::hub::Hub;
+use super::leases::LAST_MOMENT;
 use super::reading::{self, Epochal, Reading, Wanted, gets};
 use super::record::read_hold;
 use crate::server::poll;
@@ -39,7 +40,7 @@ impl Hub {
         let wall = Self::wall();
         let left = match reading.live {
             None => Duration::ZERO,
-            Some(live) => self.leases.remaining(live.lease, deadline).await?.max(Duration::from_millis(1)),
+            Some(live) => self.leases.remaining(live.lease, deadline).await?.unwrap_or(LAST_MOMENT),
         };
         let row = reading.row(left, reading.held_by_the_wall(wall), wall);
         let now = reading::at(wall).now;
@@ -139,7 +140,7 @@ impl Hub {
         let wall = Self::wall();
         let left = match reading.live {
             None => Duration::ZERO,
-            Some(live) => self.leases.remaining(live.lease, deadline).await?.max(Duration::from_millis(1)),
+            Some(live) => self.leases.remaining(live.lease, deadline).await?.unwrap_or(LAST_MOMENT),
         };
         let row = reading.row(left, reading.held_by_the_wall(wall), wall);
         let mut holds: Vec<HistoryEntry> =

@@ -16,6 +16,7 @@ mod leases;
 mod link;
 mod look;
 mod many;
+mod marks;
 mod options;
 mod reading;
 mod record;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::marks::EtcdMarks;
 use super::{EtcdOptions, EtcdStore};
 use crate::StoreError;
 use crate::limits::Limits;
@@ -13,12 +14,7 @@ pub(crate) const ENGINE: Engine = Engine {
     open: |url, _| Ok(Arc::new(EtcdStore::open(url)?)),
     migrate: |url| EtcdStore::open(url)?.migrate(),
     migration_sql: |url| EtcdStore::open(url).map(|store| store.rights()),
-    marks: |_| {
-        Err(wrong(
-            "marks in etcd cannot be opened by URL: the compare belongs into the writer's own transaction"
-                .to_owned(),
-        ))
-    },
+    marks: |url| Ok(Arc::new(EtcdMarks::open(url)?)),
 };
 
 const SHAPE: &str = "[user:password@]host[:port][,host[:port]…][/namespace]?options";

@@ -13,11 +13,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::etcd::{EtcdServer, namespace};
+use crate::servers::guard::free_port;
 
 /// Leases and data in one cluster.
 struct Bench {
     runtime: Runtime,
     client: Client,
+    url: String,
     store: EtcdStore,
     fence: EtcdFence,
     /// What the writes go to.
@@ -27,12 +29,13 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (server, space) = (EtcdServer::shared(), namespace());
-        let store = EtcdStore::open(&server.url(&space)).unwrap();
+        let url = server.url(&space);
+        let store = EtcdStore::open(&url).unwrap();
         store.migrate().unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let members = [format!("127.0.0.1:{}", server.port)];
         let client = runtime.block_on(Client::connect(members, None)).unwrap();
-        Self { runtime, client, store, fence: EtcdFence::new(&space), data: format!("data-{space}") }
+        Self { runtime, client, url, store, fence: EtcdFence::new(&space), data: format!("data-{space}") }
     }
 
     fn hold(&self, owner: u64) -> LeaseRef {
@@ -198,6 +201,36 @@ fn what_is_wrong_with_a_lease_or_a_mark_is_told() {
     bench.runtime.block_on(bench.fence.reset(&mut bench.client, &mark(), back, "a test")).unwrap();
     bench.advance(&held).unwrap();
     assert_eq!(bench.read(), "without");
+}
+
+#[test]
+fn marks_at_a_url_are_those_of_the_fence() {
+    let mut bench = Bench::new();
+    let marks = lease_machines_store::open_marks(&bench.url).unwrap();
+    assert_eq!(block_on(marks.look(mark())).unwrap(), None);
+    let first = bench.hold(1);
+    block_on(marks.advance(mark(), first.clone())).unwrap();
+    block_on(marks.advance(mark(), first.clone())).unwrap();
+    let guard = bench.guard(&first, GuardMode::Plain).unwrap();
+    bench.write(&guard, "first").unwrap();
+    assert_eq!(block_on(bench.store.release(first.clone(), Ending::default())).unwrap(), Released::Released);
+    let second = bench.hold(2);
+    block_on(marks.advance(mark(), second.clone())).unwrap();
+    is_stale(bench.write(&guard, "late"), &first, &second);
+    is_stale(block_on(marks.advance(mark(), first.clone())), &first, &second);
+    let seen = block_on(marks.look(mark())).unwrap().unwrap();
+    assert_eq!((seen.token, seen.owner), (second.token, second.owner));
+    block_on(marks.reset(mark(), None, "a test".to_owned())).unwrap();
+    assert_eq!(block_on(marks.look(mark())).unwrap(), None);
+    block_on(marks.advance(mark(), first)).unwrap();
+    // A cluster that is not there says where it should have been, and nothing of the password.
+    let port = free_port();
+    let gone = format!("etcd://user:s3cret@127.0.0.1:{port}?timeout=300ms");
+    let marks = lease_machines_store::open_marks(&gone).unwrap();
+    let error = block_on(marks.advance(mark(), second)).unwrap_err();
+    assert_eq!(error.kind(), GuardErrorKind::Database, "{error}");
+    let told = format!("{error} {error:?}");
+    assert!(told.contains(&port.to_string()) && !told.contains("s3cret"), "{told}");
 }
 
 #[test]

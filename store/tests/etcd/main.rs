@@ -10,6 +10,7 @@ mod fence;
 mod help;
 mod life;
 mod losses;
+mod members;
 mod refusals;
 mod tls;
 mod wire;

@@ -1,4 +1,4 @@
-//! An etcd cluster of one member.
+//! A member of an etcd cluster: of one, unless it is told of more.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,20 +20,41 @@ pub struct EtcdServer {
     /// Its certificate and key, and the port for what is asked of it by hand.
     tls: Option<(String, String, u16)>,
     pub port: u16,
-    peer: u16,
+    name: &'static str,
+    /// Where it listens for other members, and where they reach it.
+    peer: [u16; 2],
+    /// All members.
+    cluster: String,
+    settings: &'static [&'static str],
 }
 
 impl EtcdServer {
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// One with settings of its own.
+    pub fn start_with(settings: &'static [&'static str]) -> Self {
         loop {
-            let process = Guarded::folder("etcd");
-            let mut server = Self { process, tls: None, port: free_port(), peer: free_port() };
+            let peer = free_port();
+            let cluster = format!("one=http://127.0.0.1:{peer}");
+            let mut server = Self::member("one", peer, peer, &cluster, settings);
             if server.launch() {
                 return server;
             }
-            let said = server.process.log();
-            assert!(said.contains("address already in use"), "etcd: {said}");
         }
+    }
+
+    /// A member that does not run yet: it listens on the first port for others, which reach it by the second.
+    pub fn member(
+        name: &'static str,
+        own: u16,
+        reached: u16,
+        cluster: &str,
+        settings: &'static [&'static str],
+    ) -> Self {
+        let (process, cluster) = (Guarded::folder("etcd"), cluster.to_owned());
+        Self { process, tls: None, port: free_port(), name, peer: [own, reached], cluster, settings }
     }
 
     /// One that clients reach by TLS alone. What is asked of it by hand here goes by another port, without.
@@ -82,14 +103,19 @@ impl EtcdServer {
     }
 
     fn launch(&mut self) -> bool {
+        self.spawn();
+        self.is_up()
+    }
+
+    pub fn spawn(&mut self) {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let client = format!("{scheme}://127.0.0.1:{}", self.port);
-        let peer = format!("http://127.0.0.1:{}", self.peer);
-        let (cluster, data) = (format!("one={peer}"), self.data());
+        let [own, reached] = self.peer.map(|port| format!("http://127.0.0.1:{port}"));
+        let data = self.data();
         let data = data.to_str().unwrap();
         let mut all = vec![
             "--name",
-            "one",
+            self.name,
             "--data-dir",
             data,
             "--log-level",
@@ -99,17 +125,22 @@ impl EtcdServer {
             "--advertise-client-urls",
             &client,
             "--listen-peer-urls",
-            &peer,
+            &own,
             "--initial-advertise-peer-urls",
-            &peer,
+            &reached,
             "--initial-cluster",
-            &cluster,
+            &self.cluster,
         ];
+        all.extend(self.settings);
         let metrics = format!("http://127.0.0.1:{}", self.by_hand());
         if let Some((certificate, key, _)) = &self.tls {
             all.extend(["--cert-file", certificate, "--key-file", key, "--listen-metrics-urls", &metrics]);
         }
         self.process.start(Path::new("etcd"), &all, "KILL");
+    }
+
+    /// Waits until it answers; not where one of its ports is somebody else's.
+    pub fn is_up(&mut self) -> bool {
         let start = Instant::now();
         loop {
             let health = get(self.by_hand(), "/health");
@@ -123,6 +154,18 @@ impl EtcdServer {
             assert!(start.elapsed() < PATIENCE, "etcd does not answer: {}", self.process.log());
             thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether it leads its cluster, as far as it knows.
+    pub fn is_leader(&self) -> bool {
+        get(self.by_hand(), "/metrics").is_some_and(|page| page.contains("\netcd_server_is_leader 1\n"))
+    }
+
+    /// Its number, as other members are told it.
+    pub fn id(&self) -> String {
+        let page = get(self.by_hand(), "/metrics").unwrap();
+        let line = page.lines().find(|line| line.starts_with("etcd_server_id{"));
+        line.and_then(|line| line.split('"').nth(1)).unwrap().to_owned()
     }
 
     pub fn freeze(&self) {

@@ -3,7 +3,9 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod certificate;
+pub mod clock;
 pub mod etcd;
+pub mod etcd_cluster;
 pub mod guard;
 #[cfg(feature = "mysql")]
 pub mod mysql;
