@@ -19,7 +19,8 @@ use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, Ma
 ///
 /// The guard writes the mark, also where it does not rise, so that two guarded transactions follow each other at every
 /// isolation level; run it first, before whatever the write depends on is read. A transaction that it refuses is aborted
-/// by the database: roll it back. It waits for another one for at most 5 s, and is [`Busy`](GuardErrorKind::Busy) then.
+/// by the database: roll it back. It waits for another one for at most 5 s, or for the transaction's own `lock_timeout` where that is
+/// shorter, and is [`Busy`](GuardErrorKind::Busy) then.
 ///
 /// Inside a savepoint it is an error: it could be rolled back alone, and leave writes without their guard. It must not be
 /// sent outside of a transaction by its text alone; there it guards nothing.

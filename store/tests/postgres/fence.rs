@@ -1,6 +1,6 @@
 //! The fence in the user's own transaction.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::conformance::block_on;
@@ -148,6 +148,32 @@ fn a_paused_writer_holds_the_next_one_up_for_a_while_and_no_longer() {
         assert_eq!(error.kind(), GuardErrorKind::Busy, "{error}");
         paused.commit().await.unwrap();
         pass(&fence, &mut new, &shown(2, 2), GuardMode::Plain).await.unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_waits_for_less_than_the_guard_does_goes_on_doing_so() {
+    let (_, _, fence) = set_up();
+    runtime().block_on(async {
+        let (mut old, mut new) = (connect().await, connect().await);
+        let paused = old.transaction().await.unwrap();
+        fence.guard(&paused, &key(), &shown(1, 1), GuardMode::Plain).await.unwrap();
+        // It is the guard's own patience that ends after 5 s, and never one that ends sooner.
+        new.batch_execute("SET lock_timeout = '50ms'").await.unwrap();
+        let begun = Instant::now();
+        let error = pass(&fence, &mut new, &shown(2, 2), GuardMode::Plain).await.unwrap_err();
+        assert_eq!(error.kind(), GuardErrorKind::Busy, "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        paused.commit().await.unwrap();
+        // Behind the guard each waits as it did before.
+        for own in ["50ms", "1min", "0"] {
+            new.batch_execute(&format!("SET lock_timeout = '{own}'")).await.unwrap();
+            let transaction = new.transaction().await.unwrap();
+            fence.guard(&transaction, &key(), &shown(2, 2), GuardMode::Plain).await.unwrap();
+            let shown = transaction.query_one("SHOW lock_timeout", &[]).await.unwrap();
+            assert_eq!(shown.get::<_, String>(0), own);
+            transaction.commit().await.unwrap();
+        }
     });
 }
 

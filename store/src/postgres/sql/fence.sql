@@ -31,14 +31,20 @@ CREATE TABLE IF NOT EXISTS {schema}.lease_fence_log (
 -- refused here has its transaction aborted.
 CREATE OR REPLACE FUNCTION {schema}.lease_fence_pass_1(
     p_store text, p_resource bytea, p_slot bigint, p_token bigint, p_owner bigint
-) RETURNS void LANGUAGE plpgsql SET lock_timeout = '5s' AS $lease$
+) RETURNS void LANGUAGE plpgsql AS $lease$
 DECLARE
+    -- A wait ends after 5 s, or sooner where the transaction's own wait for a lock does.
+    own text := current_setting('lock_timeout');
+    waits_longer boolean := own = '0' OR own::interval > interval '5 seconds';
     wall bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     mark {schema}.lease_fence;
     written xid;
 BEGIN
     IF p_token < 1 OR p_token > wall + 31536000000000 THEN
         RAISE EXCEPTION 'lease fence: token out of range' USING ERRCODE = 'LF001';
+    END IF;
+    IF waits_longer THEN
+        PERFORM set_config('lock_timeout', '5s', true);
     END IF;
     INSERT INTO {schema}.lease_fence AS m VALUES (p_store, p_resource, p_slot, p_token, p_owner, wall)
     ON CONFLICT (store, resource, slot) DO UPDATE SET token = excluded.token, owner = excluded.owner, at = excluded.at
@@ -56,6 +62,9 @@ BEGIN
     -- It could be rolled back alone, and leave writes without their guard.
     IF written <> pg_current_xact_id()::xid THEN
         RAISE EXCEPTION 'lease fence: inside a savepoint' USING ERRCODE = 'LF004';
+    END IF;
+    IF waits_longer THEN
+        PERFORM set_config('lock_timeout', own, true);
     END IF;
     -- After the write: a mark that is being pruned has raised the floor by then.
     SELECT f.token INTO mark.token FROM {schema}.lease_fence_floor AS f WHERE f.store = p_store;
