@@ -11,7 +11,7 @@ use super::call::{Call, number, span, text};
 use super::failure::failed;
 use super::link::{Link, Target};
 use crate::decide::LEAP;
-use crate::server::{Pool, Taken, poll};
+use crate::server::{self, Pool, Taken, poll};
 use crate::{Epoch, ErrorKind, Finding, Inspection, LeaseRef, Pruned, ResourceName, StoreError};
 
 /// Prunes as many resources in one transaction as a first grant can wait for.
@@ -145,11 +145,7 @@ impl Core {
 
     /// An answer that comes when the lease is over by the caller's own clock says nothing any more.
     pub(super) fn in_time(&self, sent: Duration, ttl: Duration) -> Result<(), StoreError> {
-        if self.target.options.here.now().saturating_sub(sent) < ttl {
-            return Ok(());
-        }
-        let message = format!("{} answered when the lease of {ttl:?} was over", self.target.place);
-        Err(StoreError::new(ErrorKind::Unreachable, message))
+        self.target.options.here.in_time(sent, ttl, &self.target.place)
     }
 
     pub(super) async fn inspect(&self, resource: ResourceName) -> Result<Inspection, StoreError> {
@@ -200,8 +196,9 @@ impl Core {
 
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
         let mut taken = self.take(self.until()).await?;
-        let findings = self.in_limit(super::doctor::examine(&self.target, &mut taken.link)).await?;
+        let mut findings = self.in_limit(super::doctor::examine(&self.target, &mut taken.link)).await?;
         self.pool.put_back(taken);
+        findings.push(server::epoch(self.epoch().await));
         Ok(findings)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::failure::failed;
 use super::link::{Link, Target};
 use super::schema::is_new_enough;
+use crate::server::{clock, wall_millis};
 use crate::{Finding, Severity, StoreError};
 
 /// What is looked at among the settings; a server that does not know one of them leaves it out.
@@ -145,24 +146,4 @@ async fn old_snapshots(link: &mut Link) -> Finding {
             "end it (information_schema.INNODB_TRX)",
         ),
     }
-}
-
-/// Both clocks at once: the server's should lie between two readings of this machine's.
-fn clock(server: i64, before: i64, after: i64) -> Finding {
-    const MUCH: i64 = 2_000;
-    let off = if server < before { server - before } else { (server - after).max(0) };
-    if off.abs() < MUCH {
-        return Finding::fine("clock", "this machine's and the server's agree");
-    }
-    Finding::new(
-        Severity::Note,
-        "clock",
-        format!("the server's is {off} ms off this machine's: leases do not mind, times in the history do"),
-        "set both by NTP",
-    )
-}
-
-fn wall_millis() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -151,11 +151,7 @@ impl Core {
 
     /// An answer that comes when the lease is over by the caller's own clock says nothing any more.
     pub(super) fn in_time(&self, sent: Duration, ttl: Duration) -> Result<(), StoreError> {
-        if self.target.options.here.now().saturating_sub(sent) < ttl {
-            return Ok(());
-        }
-        let message = format!("{} answered when the lease of {ttl:?} was over", self.target.place);
-        Err(StoreError::new(ErrorKind::Unreachable, message))
+        self.target.options.here.in_time(sent, ttl, &self.target.place)
     }
 
     pub(super) async fn inspect(&self, resource: ResourceName) -> Result<Inspection, StoreError> {

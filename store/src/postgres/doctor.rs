@@ -5,6 +5,7 @@ use tokio_postgres::types::Type;
 
 use super::failure::failed;
 use super::link::{Link, Target};
+use crate::server::{clock, wall_millis};
 use crate::{Finding, Severity, StoreError};
 
 /// Every setting as its own text, in this order.
@@ -34,7 +35,7 @@ pub(super) async fn examine(target: &Target, link: &Link) -> Result<Vec<Finding>
     let mut findings = Vec::new();
     if let Some(row) = rows.first() {
         settings(row, &mut findings).map_err(error)?;
-        clock(row.try_get(8).map_err(error)?, before, after, &mut findings);
+        findings.push(clock(row.try_get(8).map_err(error)?, before, after));
     }
     let schema = target.options.quoted_schema();
     let rows = link.client().query_typed(RIGHTS, &[(&schema, Type::TEXT)]).await.map_err(error)?;
@@ -122,27 +123,4 @@ fn settings(row: &Row, findings: &mut Vec<Finding>) -> Result<(), tokio_postgres
         Finding::fine("failover", format!("commits wait for {standbys}"))
     });
     Ok(())
-}
-
-/// Both clocks at once: the server's should lie between two readings of this machine's.
-fn clock(server: i64, before: i64, after: i64, findings: &mut Vec<Finding>) {
-    const MUCH: i64 = 2_000;
-    let off = if server < before { server - before } else { (server - after).max(0) };
-    findings.push(if off.abs() < MUCH {
-        Finding::fine("clock", "this machine's and the server's agree")
-    } else {
-        Finding::new(
-            Severity::Note,
-            "clock",
-            format!(
-                "the server's is {off} ms off this machine's: leases do not mind, times in the history do"
-            ),
-            "set both by NTP",
-        )
-    });
-}
-
-fn wall_millis() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -19,7 +19,7 @@ use super::link::{Link, Target};
 use super::options::PostgresOptions;
 use super::{passwords, schema, tls, url};
 use crate::pool::{pool_name, slot_named};
-use crate::server::{Driver, Pool};
+use crate::server::{self, Driver, Pool};
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
     LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
@@ -338,7 +338,9 @@ impl Store for PostgresStore {
             let taken = core.take().await?;
             let findings = doctor::examine(&core.target, &taken.link).await;
             core.pool.put_back(taken);
-            findings
+            let mut findings = findings?;
+            findings.push(server::epoch(core.epoch().await));
+            Ok(findings)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What all calls of a store share: sending a request, and noticing that the server has lost history.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use redis::Value;
@@ -12,6 +13,7 @@ use super::request::{Request, Requests, whole_micros};
 use super::script::{self, BUCKETS, EPOCH, VERSION};
 use super::{RedisOptions, server::Server};
 use crate::decide::{EARLIEST_MICROS, LEAP};
+use crate::server::Here;
 use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError};
 
 /// Buckets that are asked at once, where all are: others get their turn in between.
@@ -21,6 +23,8 @@ pub(super) struct Core {
     pub(super) link: Link,
     pub(super) requests: Requests,
     pub(super) options: RedisOptions,
+    /// What the time between a request and its answer is counted by.
+    here: Here,
     seen: Mutex<Seen>,
 }
 
@@ -38,6 +42,7 @@ impl Core {
         Ok(Self {
             link: Link::new(target, &options),
             requests: Requests::new(&options),
+            here: options.clock.clone().map_or_else(Here::default, Here::new),
             options,
             seen: Mutex::new(seen),
         })
@@ -57,6 +62,15 @@ impl Core {
             format!("{} was restarted or promoted again and again", self.link.target),
         )
         .nothing_changed())
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.here.now()
+    }
+
+    /// Whether what was asked at `sent` still lasts.
+    pub(super) fn in_time(&self, sent: Duration, ttl: Duration) -> Result<(), StoreError> {
+        self.here.in_time(sent, ttl, &self.link.target)
     }
 
     /// One request, and its answer.

@@ -1,12 +1,40 @@
-//! Renewing many leases at once.
+//! Renewing leases.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answer::Reply;
 use super::core::Core;
 use crate::{ErrorKind, LeaseRef, Renewed, StoreError, check};
 
 impl Core {
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        lease: &LeaseRef,
+        ttl: Duration,
+    ) -> Result<Renewed, StoreError> {
+        let ttl = check::ttl(ttl, self.options.limits.max_ttl)?;
+        let sent = self.now();
+        let reply = self.ask(&self.requests.renew(lease, ttl)).await?;
+        self.renewed(lease, &reply, sent).await
+    }
+
+    async fn renewed(
+        self: &Arc<Self>,
+        lease: &LeaseRef,
+        reply: &Reply,
+        sent: Duration,
+    ) -> Result<Renewed, StoreError> {
+        if reply.rewound {
+            self.rewound(lease, reply.epoch).await?;
+        }
+        let answer = reply.renewed(lease.epoch)?;
+        if let Renewed::Renewed(grant) = &answer {
+            self.in_time(sent, grant.ttl)?;
+        }
+        Ok(answer)
+    }
+
     /// One script for each, all in one piece: their rows lie in as many buckets as a cluster would lay apart.
     pub(super) async fn renew_many(
         self: &Arc<Self>,
@@ -24,17 +52,12 @@ impl Core {
             }
         }
         if !requests.is_empty() {
-            let deadline = self.link.deadline();
+            let (sent, deadline) = (self.now(), self.link.deadline());
             let live = self.ready(deadline).await?;
             let replies = self.ask_each(&live, requests, deadline).await;
             for ((lease, answer), reply) in asked.into_iter().zip(replies) {
                 *answer = Some(match reply {
-                    Ok(reply) => {
-                        if reply.rewound {
-                            self.rewound(lease, reply.epoch).await?;
-                        }
-                        reply.renewed(lease.epoch)
-                    }
+                    Ok(reply) => self.renewed(lease, &reply, sent).await,
                     Err(error) => Err(error),
                 });
             }

@@ -112,28 +112,16 @@ impl RedisStore {
         self.driver.run(async move { read(&core.ask(&request(&core)?).await?) })
     }
 
-    /// The same, where the request shows a token.
-    fn call_under<T: Send + 'static>(
-        &self,
-        lease: LeaseRef,
-        request: impl FnOnce(&Core, &LeaseRef) -> Result<Request, StoreError> + Send + 'static,
-        read: impl FnOnce(&Reply, &LeaseRef) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<'_, T> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move {
-            let reply = core.ask(&request(&core, &lease)?).await?;
-            if reply.rewound {
-                core.rewound(&lease, reply.epoch).await?;
-            }
-            read(&reply, &lease)
-        })
-    }
-
     fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
         let core = Arc::clone(&self.core);
         self.driver.run(async move {
             let claim = check::claim(claim, core.options.limits.max_ttl)?;
-            core.ask(&core.requests.acquire(&claim, again)).await?.acquired(&claim)
+            let sent = core.now();
+            let answer = core.ask(&core.requests.acquire(&claim, again)).await?.acquired(&claim)?;
+            if let Acquired::Granted(grant) = &answer {
+                core.in_time(sent, grant.ttl)?;
+            }
+            Ok(answer)
         })
     }
 
@@ -166,11 +154,8 @@ impl Store for RedisStore {
     }
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
-        self.call_under(
-            lease,
-            move |core, lease| Ok(core.requests.renew(lease, check::ttl(ttl, core.options.limits.max_ttl)?)),
-            |reply, lease| reply.renewed(lease.epoch),
-        )
+        let core = Arc::clone(&self.core);
+        self.driver.run(async move { core.renew(&lease, ttl).await })
     }
 
     fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
@@ -179,14 +164,15 @@ impl Store for RedisStore {
     }
 
     fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
-        self.call_under(
-            lease,
-            move |core, lease| {
-                check::ending(&ending, core.options.limits.max_ttl)?;
-                Ok(core.requests.release(lease, &ending))
-            },
-            |reply, lease| reply.released(lease.epoch),
-        )
+        let core = Arc::clone(&self.core);
+        self.driver.run(async move {
+            check::ending(&ending, core.options.limits.max_ttl)?;
+            let reply = core.ask(&core.requests.release(&lease, &ending)).await?;
+            if reply.rewound {
+                core.rewound(&lease, reply.epoch).await?;
+            }
+            reply.released(lease.epoch)
+        })
     }
 
     fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {

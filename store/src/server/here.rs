@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::Clock;
+use crate::{Clock, ErrorKind, StoreError};
 
 /// What the time between a request and its answer is counted by.
 #[derive(Clone)]
@@ -19,6 +19,24 @@ impl Here {
 
     pub(crate) fn now(&self) -> Duration {
         self.0.now()
+    }
+
+    /// An answer that comes when the lease is over by the caller's own clock says nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](ErrorKind::Unreachable), and so *unknown*, where what was asked at `sent` lasted no longer than it took.
+    pub(crate) fn in_time(
+        &self,
+        sent: Duration,
+        ttl: Duration,
+        place: &dyn fmt::Display,
+    ) -> Result<(), StoreError> {
+        if self.now().saturating_sub(sent) < ttl {
+            return Ok(());
+        }
+        let message = format!("{place} answered when the lease of {ttl:?} was over");
+        Err(StoreError::new(ErrorKind::Unreachable, message))
     }
 }
 

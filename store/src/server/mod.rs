@@ -4,7 +4,8 @@
 #[cfg(feature = "postgres")]
 mod claims;
 mod driver;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod findings;
 mod here;
 mod poll;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -18,7 +19,8 @@ mod url;
 #[cfg(feature = "postgres")]
 pub(crate) use claims::{ONE_SLOT_AN_OWNER, claim, not_granted};
 pub(crate) use driver::Driver;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) use findings::{clock, epoch, wall_millis};
 pub(crate) use here::Here;
 pub(crate) use poll::poll;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

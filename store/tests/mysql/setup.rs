@@ -1,7 +1,7 @@
 //! Setting up, rights, and what is said where something is wrong.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
@@ -9,7 +9,8 @@ use lease_machines_store::{
 };
 
 use crate::help::{claim, granted, lease, on_both};
-use crate::servers::guard::free_port;
+use crate::servers::clock::WallClock;
+use crate::servers::guard::{Guarded, free_port};
 use crate::servers::mysql::{Kind, Server, runtime, say};
 
 fn refused(url: &str) -> StoreError {
@@ -54,6 +55,7 @@ on_both! {
     what_is_wrong_is_said_without_the_password
     tables_of_another_shape_are_told_from_a_wiped_store
     the_doctor_says_what_is_lax
+    the_doctor_sees_a_long_transaction_and_another_time
 }
 
 fn fifty_migrates_at_once_open_one_epoch(kind: Kind) {
@@ -166,4 +168,52 @@ fn the_doctor_says_what_is_lax(kind: Kind) {
     assert!(error.to_string().contains("read-only"), "{error}");
     let findings = block_on(MysqlStore::open(&limited).unwrap().doctor()).unwrap();
     assert_eq!((findings[0].severity, findings[0].check), (Severity::Error, "read_only"), "{findings:?}");
+}
+
+fn the_doctor_sees_a_long_transaction_and_another_time(kind: Kind) {
+    let folder = Guarded::folder("clock");
+    let time = WallClock::new(folder.path().to_owned()).unwrap();
+    let server = Server::start_with(&time.variables(), "", kind, &[]);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let found = |store: &MysqlStore, check: &str| {
+        let findings = block_on(store.doctor()).unwrap();
+        findings.into_iter().find(|finding| finding.check == check).unwrap()
+    };
+    assert_eq!(found(&store, "epoch").found, block_on(store.epoch()).unwrap().to_string());
+
+    // A transaction that is left open keeps old versions of rows from going.
+    let open = runtime().block_on(async {
+        let mut conn = server.client(&database).await.unwrap();
+        say(&mut conn, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+        say(&mut conn, "UPDATE lease_store SET version = version").await.unwrap();
+        conn
+    });
+    assert_eq!(found(&store, "old snapshots").severity, Severity::Fine);
+    time.set(3_600);
+    // The server looks at its transactions every 100 ms at most, and tells what it saw before to whoever asks sooner.
+    let begun = Instant::now();
+    let told = loop {
+        let told = found(&store, "old snapshots");
+        if told.severity == Severity::Warning {
+            break told;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{told:?}");
+        thread::sleep(Duration::from_millis(150));
+    };
+    assert!(told.found.contains("has been open for 36"), "{told:?}");
+    let told = found(&store, "clock");
+    assert_eq!(told.severity, Severity::Note, "{told:?}");
+    assert!(told.found.contains("is 3600") || told.found.contains("is 3599"), "{told:?}");
+    drop(open);
+    time.set(0);
+    assert_eq!(found(&store, "clock").severity, Severity::Fine);
+
+    // An account with no more rights than it needs may not look for them, and is told so.
+    let (database, _) = server.fresh();
+    let (name, limited) = account(&server, &database);
+    grant(&server, &database, &name);
+    let told = found(&MysqlStore::open(&limited).unwrap(), "old snapshots");
+    assert_eq!(told.severity, Severity::Note, "{told:?}");
+    assert!(told.mend.unwrap().starts_with("GRANT PROCESS"), "{}", told.found);
 }

@@ -8,9 +8,13 @@ use lease_machines_store::{
     migration_sql,
 };
 
+use tokio_postgres::IsolationLevel;
+
 use crate::help::{claim, granted};
-use crate::servers::guard::free_port;
-use crate::servers::postgres::{Server, fresh_name};
+use crate::servers::clock::WallClock;
+use crate::servers::guard::{Guarded, free_port};
+use crate::servers::pgbouncer::Pooler;
+use crate::servers::postgres::{Server, fresh_name, runtime};
 
 fn refused(url: &str) -> StoreError {
     let store = PostgresStore::open(url).unwrap();
@@ -174,4 +178,55 @@ fn the_doctor_names_what_weakens_a_server() {
         assert_eq!(found(check).0, Severity::Fine, "{check}");
     }
     assert_eq!(found("failover").0, Severity::Note, "no standby is waited for");
+}
+
+#[test]
+fn the_doctor_sees_a_standby_a_level_of_its_own_an_old_snapshot_and_another_time() {
+    let guarded = Guarded::folder("postgres");
+    let time = WallClock::new(guarded.path().join("clock")).unwrap();
+    let server = Server::start_in(guarded.with(&time.variables()), &["wal_level = replica"]);
+    let (_, url) = server.fresh();
+    let found = |url: &str, check: &str| {
+        let findings = block_on(PostgresStore::open(url).unwrap().doctor()).unwrap();
+        let finding = findings.into_iter().find(|finding| finding.check == check);
+        finding.unwrap_or_else(|| panic!("nothing is said of {check:?}"))
+    };
+    let epoch = block_on(PostgresStore::open(&url).unwrap().epoch()).unwrap();
+    assert_eq!(found(&url, "epoch").found, epoch.to_string());
+
+    // A transaction that is left open keeps old versions of rows from going.
+    let mut writer = runtime().block_on(server.client("postgres")).unwrap();
+    let open = runtime().block_on(async {
+        let level = IsolationLevel::RepeatableRead;
+        let transaction = writer.build_transaction().isolation_level(level).start().await.unwrap();
+        transaction.query("SELECT count(*) FROM pg_class", &[]).await.unwrap();
+        transaction
+    });
+    assert_eq!(found(&url, "old snapshots").severity, Severity::Fine);
+    time.set(3_600);
+    let told = found(&url, "old snapshots");
+    assert_eq!(told.severity, Severity::Warning, "{told:?}");
+    assert!(told.found.contains("has been open for 36"), "{told:?}");
+    let told = found(&url, "clock");
+    assert_eq!(told.severity, Severity::Note, "{told:?}");
+    assert!(told.found.contains("is 3600") || told.found.contains("is 3599"), "{told:?}");
+    runtime().block_on(open.rollback()).unwrap();
+    assert_eq!(found(&url, "old snapshots").severity, Severity::Fine);
+    time.set(-3_600);
+    assert!(found(&url, "clock").found.contains("is -3"), "{:?}", found(&url, "clock"));
+    time.set(0);
+    assert_eq!(found(&url, "clock").severity, Severity::Fine);
+
+    let standby = Server::standby_of(&server);
+    let behind = url.replace(&server.port.to_string(), &standby.port.to_string());
+    let told = found(&behind, "role");
+    assert_eq!((told.severity, told.found.as_str()), (Severity::Error, "a standby: it decides nothing"));
+
+    // A connection of the store's own asks for the level that it needs. Behind a pooler it has what the role is given.
+    server.sql("ALTER ROLE lease SET default_transaction_isolation = 'serializable'");
+    assert_eq!(found(&url, "isolation").severity, Severity::Fine);
+    let pooler = Pooler::start(server.port, "");
+    let told = found(&url.replace(&server.port.to_string(), &pooler.port.to_string()), "isolation");
+    assert_eq!(told.severity, Severity::Warning, "{told:?}");
+    assert!(told.found.starts_with("serializable"), "{told:?}");
 }

@@ -1,13 +1,17 @@
 //! Servers that cannot be used, and users who may not.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use lease_machines_store::{
-    ErrorKind, RedisOptions, RedisStore, Severity, Store, StoreError, Undecided, open,
+    Clock, ErrorKind, LeaseRef, RedisOptions, RedisStore, Released, Renewed, Severity, Store, StoreError,
+    Undecided, open,
 };
 
 use crate::common::{block_on, claim, granted};
-use crate::servers::guard::free_port;
+use crate::servers::clock::WallClock;
+use crate::servers::guard::{Guarded, free_port};
 use crate::servers::redis::{DURABLE, FORGETFUL, RedisServer};
 use crate::support::store;
 
@@ -158,4 +162,79 @@ fn the_doctor_says_what_can_be_lost() {
     assert_eq!(worst(&sometimes, |options| options), (Severity::Error, "durability"));
     let never = RedisServer::start(FORGETFUL);
     assert_eq!(worst(&never, |options| options), (Severity::Error, "durability"));
+}
+
+#[test]
+fn the_doctor_sees_memory_replicas_and_another_time() {
+    let folder = Guarded::folder("clock");
+    let time = WallClock::new(folder.path().to_owned()).unwrap();
+    let server = RedisServer::start_in("redis-server", DURABLE, &time.variables());
+    let store = store(&server, |options| options);
+    store.migrate().unwrap();
+    let found = |check: &str| {
+        let findings = block_on(store.doctor()).unwrap();
+        findings.into_iter().find(|finding| finding.check == check).unwrap()
+    };
+    assert_eq!(found("clock").severity, Severity::Fine);
+    for ahead in [3_600, -3_600] {
+        time.set(ahead);
+        let told = found("clock");
+        assert_eq!(told.severity, Severity::Note, "{told:?}");
+        assert!(told.found.contains("is 3600") || told.found.contains("is 3599"), "{told:?}");
+    }
+    time.set(0);
+
+    // What is used is looked at when it connects.
+    assert_eq!(found("memory").severity, Severity::Fine);
+    let used = server.command(&["INFO", "memory"]);
+    let used = used.lines().find_map(|line| line.trim().strip_prefix("used_memory:")).unwrap();
+    let used: u64 = used.parse().unwrap();
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", &(used + used / 20).to_string()]), "+OK");
+    let anew = RedisStore::open(&server.url("timeout=5s")).unwrap();
+    let findings = block_on(anew.doctor()).unwrap();
+    let told = findings.iter().find(|finding| finding.check == "memory").unwrap();
+    assert_eq!(told.severity, Severity::Warning, "{told:?}");
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "0"]), "+OK");
+    // One that throws keys away is refused before it is looked at.
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]), "+OK");
+    let error = block_on(RedisStore::open(&server.url("timeout=5s")).unwrap().doctor()).unwrap_err();
+    assert_eq!(error.undecided(), Undecided::Refused, "{error}");
+    assert!(error.to_string().contains("noeviction"), "{error}");
+}
+
+/// The clock of a machine on which each answer takes a second.
+#[derive(Default)]
+struct Slow(AtomicU64);
+
+impl Clock for Slow {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.0.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn identity(&self) -> String {
+        String::new()
+    }
+}
+
+#[test]
+fn an_answer_that_comes_when_its_lease_is_over_is_unknown() {
+    let server = RedisServer::start(DURABLE);
+    let store = store(&server, |options| options.clock(Arc::new(Slow::default())));
+    store.migrate().unwrap();
+    let (long, short) = (Duration::from_secs(60), Duration::from_millis(900));
+    let held = granted(&store, claim("job", 1));
+    let lease = LeaseRef::new(claim("job", 1).resource, claim("job", 1).owner, held.token, Some(held.epoch));
+    assert!(matches!(block_on(store.renew(lease.clone(), long)).unwrap(), Renewed::Renewed(_)));
+    let mut soon = claim("soon", 2);
+    soon.ttl = short;
+    let late = block_on(store.acquire(soon.clone())).unwrap_err();
+    assert_eq!((late.kind(), late.undecided()), (ErrorKind::Unreachable, Undecided::Unknown), "{late}");
+    // What was granted is there for its owner to take back.
+    assert_eq!(block_on(store.withdraw(soon.resource, soon.owner)).unwrap(), Released::Released);
+    let each = block_on(store.renew_many(vec![(lease, long)])).unwrap();
+    assert!(matches!(each[0], Ok(Renewed::Renewed(_))), "{each:?}");
 }

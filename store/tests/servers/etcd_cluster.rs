@@ -68,13 +68,13 @@ impl EtcdCluster {
     pub fn isolate(&self, member: usize) {
         let id = self.members[member].id();
         for (at, gate) in self.gates.iter().enumerate() {
-            gate.close(if at == member { Closed::ToAll } else { Closed::ToOne(id.clone()) });
+            gate.close(if at == member { Closed::Always } else { Closed::For(id.clone()) });
         }
     }
 
     /// All is well again.
     pub fn heal(&self) {
-        self.gates.iter().for_each(|gate| gate.close(Closed::ToNone));
+        self.gates.iter().for_each(|gate| gate.close(Closed::Never));
     }
 
     /// Kills all members, and starts them again on disks as `change` leaves them.
@@ -88,10 +88,10 @@ impl EtcdCluster {
 
 #[derive(Clone, PartialEq, Eq)]
 enum Closed {
-    ToNone,
-    ToAll,
-    /// To the member with this number.
-    ToOne(String),
+    Never,
+    Always,
+    /// For the member with this number.
+    For(String),
 }
 
 /// What other members reach a member through.
@@ -106,7 +106,7 @@ impl Gate {
     fn before(to: u16) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let gate = Arc::new(Self { port, closed: Mutex::new(Closed::ToNone), open: Mutex::default() });
+        let gate = Arc::new(Self { port, closed: Mutex::new(Closed::Never), open: Mutex::default() });
         let shared = Arc::clone(&gate);
         thread::spawn(move || {
             for from in listener.incoming().flatten() {
@@ -130,10 +130,10 @@ impl Gate {
 
     fn lets_in(&self, whose: &str) -> bool {
         match &*self.closed.lock().unwrap() {
-            Closed::ToNone => true,
-            Closed::ToAll => false,
+            Closed::Never => true,
+            Closed::Always => false,
             // Some of what they ask each other does not say who asks.
-            Closed::ToOne(one) => whose != one && !whose.is_empty(),
+            Closed::For(one) => whose != one && !whose.is_empty(),
         }
     }
 
