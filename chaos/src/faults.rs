@@ -58,9 +58,8 @@ impl Faults<'_> {
                 (Fault::FreezeClients, _) => self.freeze_clients(),
                 (Fault::StepClients, _) => {
                     let ahead = self.random.of(&[-3600, 0, 3600]);
-                    if self.engine.set_client_clock(ahead) {
-                        self.recorder.fault("wall clock of clients stepped");
-                    }
+                    self.recorder.fault("wall clock of clients stepped");
+                    self.engine.set_client_clock(ahead);
                 }
                 _ => self.kill_clients()?,
             }
@@ -73,9 +72,13 @@ impl Faults<'_> {
         let mut possible = vec![Fault::KillClients, Fault::FreezeClients];
         if self.engine.server().is_some() {
             possible.extend([Fault::KillServer, Fault::KillServer, Fault::FreezeServer]);
-            possible.extend([Fault::StepClock, Fault::StepClock]);
         } else {
-            possible.extend([Fault::KillClients, Fault::StepClients]);
+            possible.push(Fault::KillClients);
+        }
+        if self.engine.steps_clients() {
+            possible.push(Fault::StepClients);
+        } else {
+            possible.extend([Fault::StepClock, Fault::StepClock]);
         }
         if !self.engine.proxies().is_empty() {
             possible.extend([Fault::Storm, Fault::Storm, Fault::Storm, Fault::BlackHole, Fault::CutAll]);
@@ -97,16 +100,20 @@ impl Faults<'_> {
 
     fn kill(&mut self, server: &dyn Server) {
         self.recorder.fault("server killed");
+        let from = now();
         server.kill();
         self.wait(1, 800);
         server.restart();
+        self.recorder.line(Line::Away { from, until: now() });
     }
 
     fn freeze(&mut self, server: &dyn Server) {
         self.recorder.fault("server frozen");
+        let from = now();
         server.freeze();
         self.wait(100, 2_500);
         server.thaw();
+        self.recorder.line(Line::Away { from, until: now() });
     }
 
     fn step(&mut self, server: &dyn Server) {

@@ -159,6 +159,94 @@ pub(crate) struct Call {
     pub(crate) answer: Answer,
 }
 
+/// What is asked of the [second store](crate::second).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Deed {
+    /// With the resource's own name as the once-key, where there is one.
+    Acquire {
+        owner: u64,
+        ttl: u64,
+        once: bool,
+    },
+    Renew {
+        owner: u64,
+        token: u64,
+        ttl: u64,
+    },
+    /// Of work that is done for good, or of other work.
+    Release {
+        owner: u64,
+        token: u64,
+        is_good: bool,
+        at_least: u64,
+    },
+    Prune {
+        older: u64,
+    },
+    Open {
+        instead_of: u64,
+        /// Nobody acts under the old epoch's leases any more.
+        dead: bool,
+    },
+}
+
+/// What it answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Said {
+    Granted { token: u64, ttl: u64, epoch: u64 },
+    Done { token: u64 },
+    Renewed { ttl: u64 },
+    Released,
+    Retained { left: u64 },
+    AlreadyReleased,
+    Rejected { reason: String },
+    Pruned,
+    Opened { epoch: u64 },
+    NewEpoch { current: u64 },
+    NotDone(String),
+    Unknown(String),
+    Refused(String),
+}
+
+impl Said {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotDone(_) => "not done",
+            Self::Unknown(_) => "unknown",
+            Self::Refused(_) => "refused",
+            _ => "decided",
+        }
+    }
+}
+
+/// One question to the second store, and its answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Act {
+    /// None where it is about all of them.
+    pub(crate) resource: String,
+    pub(crate) deed: Deed,
+    /// Which epoch the client believed in, if any.
+    pub(crate) epoch: u64,
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    pub(crate) said: Said,
+}
+
+impl Act {
+    /// As it is counted.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.deed {
+            Deed::Acquire { once: false, .. } => "second store: acquire",
+            Deed::Acquire { .. } => "second store: acquire once",
+            Deed::Renew { .. } => "second store: renew",
+            Deed::Release { at_least: 0, .. } => "second store: release",
+            Deed::Release { .. } => "second store: hold back",
+            Deed::Prune { .. } => "second store: prune",
+            Deed::Open { .. } => "second store: open epoch",
+        }
+    }
+}
+
 /// A hold as the store itself remembers it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Hold {
@@ -187,7 +275,8 @@ pub(crate) enum Line {
     /// What a run is to be held to, in nanoseconds: calls ask for answers within `timeout`, and have `bound` more.
     /// Where tokens are `dense`, each is the next number, so that one which is missing was issued to somebody. A store that
     /// `takes_back` withdraws by itself what it granted to nobody who was left to hear of it. One that `remembers_times`
-    /// does so by the clock that it decides by.
+    /// does so by the clock that it decides by. Where leases `ends_by_leases` of the engine's own, that is after whole seconds,
+    /// never early and at times late.
     Limits {
         engine: String,
         seed: u64,
@@ -196,6 +285,7 @@ pub(crate) enum Line {
         dense: bool,
         takes_back: bool,
         remembers_times: bool,
+        ends_by_leases: bool,
     },
     /// A client in another process is about to ask; what it hears follows as a `Call` with the same client and beginning,
     /// unless the process is killed.
@@ -206,6 +296,7 @@ pub(crate) enum Line {
         began: u64,
     },
     Call(Call),
+    Second(Act),
     /// All holds of a resource that its store remembers.
     Holds {
         resource: String,
@@ -220,6 +311,11 @@ pub(crate) enum Line {
     },
     /// A request of somebody arrived twice: the second time between these two instants.
     Doubled {
+        from: u64,
+        until: u64,
+    },
+    /// The server did nothing between these two.
+    Away {
         from: u64,
         until: u64,
     },

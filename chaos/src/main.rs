@@ -15,6 +15,7 @@ mod random;
 mod record;
 mod report;
 mod run;
+mod second;
 mod servers;
 
 use std::io::IsTerminal;

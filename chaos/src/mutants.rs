@@ -8,8 +8,8 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId, Rejection};
 use lease_machines_store::{
     Acquired, Answer as Heard, Capabilities, Claim, Ending, Epoch, ErrorKind, FaultStore, Grant,
-    HistoryEntry, Inspection, LeaseRef, Odds, Pruned, Rejected, Released, Renewed, ResourceName, Revoked,
-    Store, StoreError,
+    HistoryEntry, Inspection, LeaseRef, Odds, Opening, Pruned, Rejected, Released, Renewed, ResourceName,
+    Revoked, Store, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -20,6 +20,7 @@ use crate::history::{Answer, History, Line, now};
 use crate::random::Random;
 use crate::record::Recorder;
 use crate::run::look_back;
+use crate::second;
 
 /// What is wrong with a store, now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,14 @@ enum Wrong {
     Cached,
     /// Lets an owner that has withdrawn have it.
     WithdrawalForgotten,
+    /// Grants what was done.
+    OnceForgotten,
+    /// Vacates what was to be held back.
+    HoldForgotten,
+    /// Grants whatever epoch is asked for.
+    EpochForgotten,
+    /// Counts tokens from below again, once it was pruned.
+    FloorForgotten,
     /// Answers late.
     Slow,
     Refuses,
@@ -67,6 +76,13 @@ impl Mutant {
         if self.errs(Wrong::Refuses) {
             return Err(StoreError::new(ErrorKind::Permission, "refused on purpose"));
         }
+        let mut claim = claim;
+        if self.wrong == Wrong::OnceForgotten {
+            claim.once = None;
+        }
+        if self.wrong == Wrong::EpochForgotten {
+            claim.epoch = None;
+        }
         let resource = claim.resource.clone();
         if self.errs(Wrong::Cached) {
             if let Some(why) = self.last.lock().unwrap().get(&resource) {
@@ -76,6 +92,11 @@ impl Mutant {
         let store = if self.errs(Wrong::Elsewhere) { &self.other } else { &self.right };
         let claim = if Arc::ptr_eq(store, &self.other) { claim.with_epoch(None) } else { claim };
         let answer = if again { store.reacquire(claim).await } else { store.acquire(claim).await }?;
+        if let (Wrong::FloorForgotten, Acquired::Granted(grant)) = (self.wrong, &answer) {
+            let lower = grant.token.value() - (self.calls.load(Ordering::SeqCst) << 20);
+            let token = FencingToken::new(lower).unwrap();
+            return Ok(Acquired::Granted(Grant::new(token, grant.ttl, grant.epoch)));
+        }
         if let Acquired::Rejected(why) = &answer {
             self.last.lock().unwrap().insert(resource, why.clone());
         } else if self.errs(Wrong::GrantDenied) {
@@ -130,6 +151,8 @@ impl Store for Mutant {
         if self.errs(Wrong::ReleaseForgotten) {
             return Box::pin(async { Ok(Released::Released) });
         }
+        let ending =
+            if self.wrong == Wrong::HoldForgotten { ending.with_at_least(Duration::ZERO) } else { ending };
         self.right.release(lease, ending)
     }
 
@@ -162,11 +185,18 @@ impl Store for Mutant {
     }
 
     fn prune(&self, older_than: Duration) -> Heard<'_, Pruned> {
+        if self.wrong == Wrong::FloorForgotten {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+        }
         self.right.prune(older_than)
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Heard<'_, ()> {
         self.right.wait(resource, limit)
+    }
+
+    fn open_epoch(&self, opening: Opening) -> Heard<'_, Epoch> {
+        self.right.open_epoch(opening)
     }
 }
 
@@ -212,6 +242,19 @@ const CALLS: u64 = 2_500;
 /// And so many rounds may go by until a violation has shown.
 const ROUNDS: u64 = 12;
 
+fn limits() -> Line {
+    Line::Limits {
+        engine: "sqlite".into(),
+        seed: 1,
+        timeout: 400_000_000,
+        bound: 100_000_000,
+        dense: true,
+        takes_back: true,
+        remembers_times: false,
+        ends_by_leases: false,
+    }
+}
+
 /// Lets ten clients play a round on a store, and checks what they saw.
 fn found(
     round: u64,
@@ -224,16 +267,7 @@ fn found(
     let right = lease_machines_store::open_existing(&target.plain_url()).unwrap();
     let store = store(right);
     let stop = Arc::new(AtomicBool::new(false));
-    let limits = Line::Limits {
-        engine: "sqlite".into(),
-        seed: 1,
-        timeout: 400_000_000,
-        bound: 100_000_000,
-        dense: true,
-        takes_back: true,
-        remembers_times: false,
-    };
-    recorder.line(limits);
+    recorder.line(limits());
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
         for number in 0..10 {
@@ -251,14 +285,7 @@ fn found(
             };
             tasks.spawn(client.run());
         }
-        // As long as it takes, on a machine that is busy with other things.
-        while recorder.counts().calls.values().flat_map(|of| of.values()).sum::<u64>() < CALLS {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        stop.store(true, Ordering::SeqCst);
-        while let Some(ended) = tasks.join_next().await {
-            ended.unwrap();
-        }
+        play(tasks, &recorder, &stop, CALLS).await;
         let mut lines = recorder.take();
         let names: BTreeSet<String> = lines
             .iter()
@@ -268,6 +295,32 @@ fn found(
         lines.extend(target.written().await.unwrap().into_iter().map(Line::Written));
         check(&History { lines })
     })
+}
+
+/// As long as so many calls take, on a machine that is busy with other things.
+async fn play(mut tasks: JoinSet<()>, recorder: &Recorder, stop: &AtomicBool, calls: u64) {
+    while recorder.counts().calls.values().flat_map(|of| of.values()).sum::<u64>() < calls {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+}
+
+/// The same on a second store, with the clients that it has.
+fn found_in_second(round: u64, store: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Vec<Violation> {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let recorder = Recorder::in_memory();
+    let store = store(lease_machines_store::open("sqlite::memory:?max_ttl=1s").unwrap());
+    let stop = Arc::new(AtomicBool::new(false));
+    recorder.line(limits());
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        second::start(&mut tasks, &store, round, &recorder, &stop);
+        play(tasks, &recorder, &stop, 1_500).await;
+    });
+    check(&History { lines: recorder.take() })
 }
 
 /// Whether these kinds of violation show.
@@ -310,6 +363,31 @@ fn a_right_store_on_a_right_network_and_on_a_bad_one() {
     odds.double = 0;
     let bad = |right| Arc::new(FaultStore::seeded(right, 5, odds)) as Arc<dyn Store>;
     assert_eq!(but_slow(found(0, bad, |writer, _| writer)), []);
+}
+
+#[test]
+fn a_right_second_store() {
+    assert_eq!(but_slow(found_in_second(0, |right| right)), []);
+}
+
+#[test]
+fn what_a_second_store_forgets() {
+    let wrongs = [
+        (Wrong::OnceForgotten, Kind::DoneTwice),
+        (Wrong::HoldForgotten, Kind::NotAsCore),
+        (Wrong::EpochForgotten, Kind::EpochForgotten),
+        (Wrong::FloorForgotten, Kind::OutOfOrder),
+        (Wrong::Elsewhere, Kind::TwoLive),
+        (Wrong::Expired, Kind::FalselyLost),
+        (Wrong::Refuses, Kind::Refused),
+    ];
+    for (wrong, kind) in wrongs {
+        let mutant = |right| -> Arc<dyn Store> {
+            let other = lease_machines_store::open("sqlite::memory:").unwrap();
+            Arc::new(Mutant { right, other, wrong, calls: 0.into(), last: Default::default() })
+        };
+        show(&[kind], &format!("{wrong:?}"), |round| found_in_second(round, mutant));
+    }
 }
 
 #[test]

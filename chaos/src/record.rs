@@ -59,6 +59,10 @@ impl Recorder {
                     let kind = counts.calls.entry(call.ask.kind()).or_default();
                     *kind.entry(call.answer.kind()).or_default() += 1;
                 }
+                Line::Second(act) => {
+                    let kind = counts.calls.entry(act.kind().to_owned()).or_default();
+                    *kind.entry(act.said.kind()).or_default() += 1;
+                }
                 Line::Fault { kind, .. } => *counts.faults.entry(kind.clone()).or_default() += 1,
                 Line::Written(_) => counts.written += 1,
                 _ => {}

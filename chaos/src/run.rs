@@ -16,8 +16,10 @@ use crate::crew::{ALONE, Apart, EACH, PROCESSES, SHARING, Scene};
 use crate::engine::{Engine, REMEMBERED, start};
 use crate::faults::{Faults, first_of};
 use crate::history::{History, Hold, Line, now};
+use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::record::{Counts, Recorder};
+use crate::second;
 
 /// What a call may take beyond its time-out, beside what this process itself was late by.
 const BOUND: u64 = 3_000_000_000;
@@ -57,6 +59,8 @@ pub(crate) fn run(
     let target: Arc<dyn Engine> = Arc::from(target);
     let timeout =
         lease_machines_store::parse_duration(crate::engine::TIMEOUT).map_err(|error| error.to_string())?;
+    let plain = second_url(&*target, &target.plain_url());
+    lease_machines_store::migrate(&plain).map_err(|error| error.to_string())?;
     let begun = Instant::now();
     let late = watch_lateness(&runtime);
     clients_and_faults(&runtime, &*target, engine, seed, length, &recorder, progress)?;
@@ -68,9 +72,12 @@ pub(crate) fn run(
         dense: target.is_dense(),
         takes_back: target.takes_back(),
         remembers_times: target.remembers_times(),
+        ends_by_leases: target.ends_by_leases(),
     });
     // Whatever is still on its way arrives.
-    std::thread::sleep(Duration::from_secs(4));
+    while !target.proxies().iter().all(Proxy::is_empty) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let mut lines = recorder.take();
     let names: BTreeSet<String> = lines
         .iter()
@@ -101,7 +108,7 @@ pub(crate) fn run(
         seed,
         asked: length,
         took: begun.elapsed(),
-        clients: SHARING + ALONE + PROCESSES * EACH,
+        clients: SHARING + ALONE + PROCESSES * EACH + second::CLIENTS,
         resources,
         counts,
         violations,
@@ -143,6 +150,9 @@ fn clients_and_faults(
         Scene { engine: engine.to_owned(), url: target.url(), place: target.place(), seed, began: now() };
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = scene.start(recorder, &stop)?;
+    let url = second_url(target, &target.url());
+    let store = lease_machines_store::open_existing(&url).map_err(|error| error.to_string())?;
+    second::start(&mut tasks, &store, seed, recorder, &stop);
     let variables = target.variables();
     let mut apart = (0..PROCESSES)
         .map(|process| Apart::start(&scene, first_of(process, SHARING + ALONE), recorder, &variables))
@@ -181,6 +191,10 @@ fn clients_and_faults(
     })?;
     apart.iter_mut().for_each(Apart::end);
     Ok(())
+}
+
+fn second_url(target: &dyn Engine, url: &str) -> String {
+    format!("{}&max_ttl={}", target.second(url), second::MAX_TTL)
 }
 
 /// What the store itself remembers of each resource.

@@ -51,7 +51,9 @@ pub(super) fn vacates(run: &Run, of: &Of<'_>, index: &Index, terms: &mut Terms, 
                 {
                     maybe.push((at, how));
                 }
-                (Some(how), _) if matches!(call.ask, Ask::Withdraw { .. }) && run.came_twice(call) => {
+                (Some(how), _)
+                    if matches!(call.ask, Ask::Withdraw { .. }) && run.came_twice(call.began, call.ended) =>
+                {
                     maybe.push((at, how));
                 }
                 _ => {}

@@ -14,6 +14,7 @@ mod index;
 mod marks;
 mod phases;
 mod resource;
+mod second;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::engine::PATIENCE;
-use crate::history::{Answer, Ask, Call, History, Hold, Line, Written};
-use clock::Clock;
+use crate::history::{Act, Answer, Ask, Call, History, Hold, Line, Written};
+use clock::{Clock, Instant, signed};
 
 /// What kind of promise was broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -54,6 +55,10 @@ pub(crate) enum Kind {
     FenceInterleaved,
     /// A strict guard let a lease pass that had been given back, broken or granted anew.
     FenceLate,
+    /// Granted, though the work had been done.
+    DoneTwice,
+    /// Granted, renewed or released under an epoch that had been replaced.
+    EpochForgotten,
 }
 
 /// One broken promise.
@@ -87,6 +92,9 @@ struct Run {
     dense: bool,
     takes_back: bool,
     remembers_times: bool,
+    ends_by_leases: bool,
+    /// When the server did nothing.
+    away: Vec<(u64, u64)>,
     /// When a request arrived a second time.
     doubled: Vec<(u64, u64)>,
     frozen: Vec<(Vec<u32>, u64, u64)>,
@@ -101,18 +109,24 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         dense: false,
         takes_back: false,
         remembers_times: false,
+        ends_by_leases: false,
+        away: Vec::new(),
         doubled: Vec::new(),
         frozen: Vec::new(),
     };
     let mut steps = Vec::new();
+    let mut acts: Vec<&Act> = Vec::new();
     let mut resources: BTreeMap<&str, Of<'_>> = BTreeMap::new();
     for line in &history.lines {
         match line {
-            Line::Limits { timeout, bound, dense, takes_back, remembers_times, .. } => {
+            Line::Limits { timeout, bound, dense, takes_back, remembers_times, ends_by_leases, .. } => {
                 (run.timeout, run.bound, run.dense) = (*timeout, *bound, *dense);
                 (run.takes_back, run.remembers_times) = (*takes_back, *remembers_times);
+                run.ends_by_leases = *ends_by_leases;
             }
+            Line::Away { from, until } => run.away.push((*from, *until)),
             Line::Begun { .. } | Line::Fault { .. } => {}
+            Line::Second(act) => acts.push(act),
             Line::Call(call) => resources.entry(&call.resource).or_default().calls.push(call),
             Line::Holds { resource, holds } => resources.entry(resource).or_default().holds = Some(holds),
             Line::Written(written) => resources.entry(&written.resource).or_default().written.push(written),
@@ -123,7 +137,8 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     }
     run.clock = Clock::new(steps);
     run.doubled.sort_unstable();
-    let mut violations = Vec::new();
+    run.away.sort_unstable();
+    let mut violations = second::check(&run, &acts);
     for (name, mut of) in resources {
         of.calls.sort_by_key(|call| (call.began, call.ended));
         let mut found = Vec::new();
@@ -140,13 +155,42 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
 }
 
 impl Run {
-    /// Whether a request may have arrived a second time, whatever was answered to the first.
-    fn came_twice(&self, call: &Call) -> bool {
+    /// What is granted for a ttl.
+    fn granted(&self, ttl: Instant) -> Instant {
+        let grain = if self.ends_by_leases { SECOND } else { 1 };
+        ttl.saturating_add(grain - 1) / grain * grain
+    }
+
+    /// How much less than what is left an answer may say.
+    fn rounding(&self) -> Instant {
+        if self.ends_by_leases { SECOND } else { 0 }
+    }
+
+    /// The latest end of what was granted for so long between these instants.
+    fn latest_end(&self, began: u64, until: Instant, ttl: Instant) -> Instant {
+        let mut end = until.saturating_add(ttl);
+        if self.ends_by_leases {
+            // The engine looks for what has run out at times, and whoever takes over gives all of it the whole time again.
+            let late = signed(self.bound);
+            end = end.saturating_add(late);
+            for &(from, back) in &self.away {
+                if began <= back && signed(from) <= end {
+                    end = end.max(signed(back).saturating_add(ttl).saturating_add(late));
+                }
+            }
+        }
+        end
+    }
+
+    /// Whether a request of this time may have arrived a second time, whatever was answered to the first.
+    fn came_twice(&self, began: u64, ended: u64) -> bool {
         // In the order of their beginnings.
-        let at = self.doubled.partition_point(|(from, _)| *from < call.began);
-        self.doubled.get(at).is_some_and(|(from, _)| *from <= call.ended)
+        let at = self.doubled.partition_point(|(from, _)| *from < began);
+        self.doubled.get(at).is_some_and(|(from, _)| *from <= ended)
     }
 }
+
+const SECOND: Instant = 1_000_000_000;
 
 type Found = Vec<(Kind, String)>;
 

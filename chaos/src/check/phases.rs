@@ -187,7 +187,9 @@ impl State {
                 Err(reason) => Verdict::Rejected(reason, self.holder(terms, is_live)),
             },
             Ask::Advance { owner, token } | Ask::Write { owner, token, .. } => match held {
-                Some(held) if (held.owner, held.token) == (owner, token) => Verdict::Passed,
+                Some(held) if (held.owner, held.token) == (owner, token) => {
+                    if is_live || !terms.ends_by_leases { Verdict::Passed } else { Verdict::Lost }
+                }
                 _ if self.last > token => Verdict::Stale,
                 _ => Verdict::Lost,
             },

@@ -165,7 +165,7 @@ impl Resource<'_> {
         }
         // A renewal is itself among what puts the end off.
         let (soonest, latest) = (at.0 + left, at.1 + left);
-        if latest + SLACK < end.0 {
+        if latest + SLACK + self.run.rounding() < end.0 {
             let by = (end.0 - latest) / 1_000_000;
             let text = format!("the lease ends {by} ms before its time: {}", show(call));
             found.push((Kind::FalselyLost, text));

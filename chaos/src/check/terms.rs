@@ -77,6 +77,8 @@ impl Term {
 
 pub(super) struct Terms {
     pub(super) all: Vec<Term>,
+    /// A lease that has run out is one no more to a strict guard either.
+    pub(super) ends_by_leases: bool,
 }
 
 /// What is known of a token before anything is concluded.
@@ -146,7 +148,7 @@ pub(super) fn terms(run: &Run, of: &Of<'_>, first: u64, found: &mut Found) -> Te
     for (token, entry) in seen {
         all.push(term(run, of, &index, first, token, entry, found));
     }
-    let mut terms = Terms { all };
+    let mut terms = Terms { all, ends_by_leases: run.ends_by_leases };
     vacates(run, of, &index, &mut terms, found);
     remembered(run, of, &terms, found);
     terms
@@ -155,13 +157,16 @@ pub(super) fn terms(run: &Run, of: &Of<'_>, first: u64, found: &mut Found) -> Te
 /// Tokens that only a revoke whose answer was lost explains: those that broke a lease, and, where tokens are numbered one
 /// after the other, those that are missing.
 fn add_burns(run: &Run, of: &Of<'_>, seen: &mut BTreeMap<u64, Seen>) {
-    if of.holds.is_none() || !run.dense {
+    if of.holds.is_none() {
         return;
     }
     let tokens: Vec<u64> = seen.keys().copied().collect();
     let burn = || Seen { is_burn: true, ..Seen::default() };
     for pair in tokens.windows(2) {
-        for missing in (pair[0] + 1..pair[1]).take(1000) {
+        let broken = seen[&pair[0]].outcome.as_deref() == Some("Revoked") && !seen[&pair[0]].is_burn;
+        // Where they are not numbered, at least the one that broke a lease lies behind it.
+        let most = if run.dense { 1000 } else { usize::from(broken && !seen[&pair[1]].is_burn) };
+        for missing in (pair[0] + 1..pair[1]).take(most) {
             seen.insert(missing, burn());
         }
     }
@@ -198,7 +203,8 @@ fn term(
         let Some((attempt, _)) = asked(of.calls[at]) else { continue };
         let is_told = seen.answered.contains(&at);
         // Of two that arrived, the second may find free what the first did not.
-        let is_unknown = matches!(of.calls[at].answer, Answer::Unknown(_)) || run.came_twice(of.calls[at]);
+        let call = of.calls[at];
+        let is_unknown = matches!(call.answer, Answer::Unknown(_)) || run.came_twice(call.began, call.ended);
         // Revokes do not come to the same, as doubled requests do.
         let fits = if seen.is_burn { told.is_none() } else { told.is_none_or(|told| told == attempt) };
         if is_told && told == Some(attempt) || is_unknown && fits {
@@ -243,7 +249,7 @@ fn term(
     };
     if !term.is_burn {
         narrow(run, of, index, first, &mut term, found);
-        let ttls: Vec<i64> = calls().filter_map(&asked).map(|(_, ttl)| signed(ttl)).collect();
+        let ttls: Vec<i64> = calls().filter_map(&asked).map(|(_, ttl)| run.granted(signed(ttl))).collect();
         let (least, most) =
             (ttls.iter().min().copied().unwrap_or(0), ttls.iter().max().copied().unwrap_or(NEVER));
         term.reaches.push(Reach {
@@ -251,7 +257,7 @@ fn term(
             began: 0,
             ended: None,
             least: term.granted.0.saturating_add(least),
-            most: term.granted.1.saturating_add(most),
+            most: run.latest_end(term.began, term.granted.1, most),
             ttl: most,
         });
         renewals(run, of, index, first, &mut term);
@@ -264,7 +270,7 @@ fn narrow(run: &Run, of: &Of<'_>, index: &Index, first: u64, term: &mut Term, fo
     /// Roundings, and what two clocks of one machine can drift apart during a lease.
     const SLACK: i64 = 3_000_000;
     let Some(last) = of.calls.last() else { return };
-    if !run.clock.is_steady(first, last.ended) {
+    if run.ends_by_leases || !run.clock.is_steady(first, last.ended) {
         return;
     }
     for &at in index.showing(term.token) {
@@ -308,7 +314,7 @@ fn renewals(run: &Run, of: &Of<'_>, index: &Index, first: u64, term: &mut Term) 
                     began: call.began,
                     ended: Some(call.ended),
                     least: from + granted,
-                    most: until + granted,
+                    most: run.latest_end(call.began, until, granted),
                     ttl: granted,
                 });
             }
@@ -318,7 +324,7 @@ fn renewals(run: &Run, of: &Of<'_>, index: &Index, first: u64, term: &mut Term) 
                 ended: None,
                 least: -NEVER,
                 most: NEVER,
-                ttl: signed(ttl),
+                ttl: run.granted(signed(ttl)),
             }),
             _ => {}
         }

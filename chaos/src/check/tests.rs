@@ -19,6 +19,7 @@ impl Told {
             dense: true,
             takes_back: false,
             remembers_times: true,
+            ends_by_leases: false,
         };
         Self(vec![limits])
     }
@@ -499,4 +500,39 @@ fn a_strict_guard_knows_what_was_given_back() {
     two_holds().call(83, 84, strict(1, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).breaks(Kind::FenceLate);
     two_holds().call(20, 22, strict(1, 11, 1), Answer::Lost).breaks(Kind::OutOfOrder);
     two_holds().call(20, 22, strict(3, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).breaks(Kind::FenceLate);
+}
+
+/// One on an engine whose own leases decide.
+fn by_leases() -> Told {
+    let mut told = Told::new();
+    if let Some(Line::Limits { ends_by_leases, dense, .. }) = told.0.first_mut() {
+        (*ends_by_leases, *dense) = (true, false);
+    }
+    told
+}
+
+#[test]
+fn leases_of_the_engine_end_after_whole_seconds_and_late_at_times() {
+    let held = by_leases().call(0, 10, acquire(1, 400), granted(7, 1_000));
+    // The whole second, and half a one that the engine takes to notice.
+    held.clone().call(1_400, 1_410, acquire(2, 400), occupied(1, 7, 1_400, 0)).is_right();
+    held.clone().call(1_011, 1_020, acquire(2, 400), granted(9, 1_000)).is_right();
+    held.clone().call(900, 910, acquire(2, 400), granted(9, 1_000)).breaks(Kind::TwoLive);
+    // What is left is told in whole seconds, rounded down, and no less than that.
+    let long = by_leases().call(0, 10, acquire(1, 5_000), granted(7, 5_000));
+    long.clone().call(100, 110, acquire(2, 400), occupied(1, 7, 100, 4_000)).is_right();
+    long.call(100, 110, acquire(2, 400), occupied(1, 7, 100, 3_000)).breaks(Kind::FalselyLost);
+    // It does not stand for ever, unless the server was away and gives it all of its time again.
+    let late = acquire(2, 400);
+    held.clone().call(2_000, 2_010, late.clone(), occupied(1, 7, 2_000, 0)).breaks(Kind::NotAsCore);
+    let away = Line::Away { from: 500 * MS, until: 900 * MS };
+    held.clone().line(away.clone()).call(2_000, 2_010, late.clone(), occupied(1, 7, 2_000, 0)).is_right();
+    held.line(away).call(3_000, 3_010, late, occupied(1, 7, 3_000, 0)).breaks(Kind::NotAsCore);
+}
+
+#[test]
+fn a_strict_guard_of_such_an_engine_knows_that_a_lease_has_run_out() {
+    let held = by_leases().call(0, 10, acquire(1, 400), granted(7, 1_000));
+    held.clone().call(1_100, 1_110, strict(1, 7, 1), Answer::Lost).is_right();
+    held.call(500, 510, strict(1, 7, 1), Answer::Lost).breaks(Kind::OutOfOrder);
 }

@@ -1,7 +1,8 @@
 //! The engines that are put to the test. To add one: a file beside this one with its [`Engine`] and its [`Writer`], and a
 //! line in [`start`] and in [`writer`].
 
-mod clock;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod mysql;
 mod postgres;
 mod redis;
@@ -20,7 +21,17 @@ use crate::record::Recorder;
 use crate::servers::mysql::Kind;
 
 /// By name, in the order in which they are run.
-pub(crate) const ENGINES: &[&str] = &["sqlite", "postgres", "mariadb", "mysql", "redis", "valkey"];
+pub(crate) const ENGINES: &[&str] = &[
+    "sqlite",
+    "postgres",
+    "pgbouncer",
+    "mariadb",
+    "mysql",
+    "redis",
+    "valkey",
+    #[cfg(feature = "etcd")]
+    "etcd",
+];
 
 /// How long a call may take, as the stores' URLs have it.
 pub(crate) const TIMEOUT: &str = "1s";
@@ -44,6 +55,9 @@ pub(crate) trait Engine: Send + Sync {
     /// The same without anything in between.
     fn plain_url(&self) -> String;
 
+    /// The URL of a second store beside the one that has this URL.
+    fn second(&self, url: &str) -> String;
+
     /// Where a [`Writer`] writes.
     fn place(&self) -> String;
 
@@ -60,10 +74,13 @@ pub(crate) trait Engine: Send + Sync {
         Vec::new()
     }
 
-    /// Sets the wall clock of clients in processes of their own, where that matters to the engine.
-    fn set_client_clock(&self, _ahead: i64) -> bool {
-        false
+    /// Whether it is clients in processes of their own whose wall clock is stepped, and not the server.
+    fn steps_clients(&self) -> bool {
+        self.server().is_none()
     }
+
+    /// Sets that clock so far ahead of the machine's, in seconds.
+    fn set_client_clock(&self, _ahead: i64) {}
 
     /// Whether the store withdraws a grant of which nobody was left to hear.
     fn takes_back(&self) -> bool {
@@ -73,6 +90,12 @@ pub(crate) trait Engine: Send + Sync {
     /// Whether the times in the store's history are those that it decided by.
     fn remembers_times(&self) -> bool {
         true
+    }
+
+    /// Whether a lease ends when one of the engine's own does: after whole seconds, never early and at times late, as after
+    /// a restart, and how long it has been held is told by the clocks of clients.
+    fn ends_by_leases(&self) -> bool {
+        false
     }
 
     /// Whether tokens are numbered one after the other.
@@ -118,11 +141,14 @@ pub(crate) trait Writer: Send {
 pub(crate) fn start(name: &str, random: Random, recorder: &Recorder) -> Result<Box<dyn Engine>, String> {
     Ok(match name {
         "sqlite" => Box::new(sqlite::Sqlite::start()?),
-        "postgres" => Box::new(postgres::Postgres::start(random, recorder)?),
+        "postgres" => Box::new(postgres::Postgres::start(false, random, recorder)?),
+        "pgbouncer" => Box::new(postgres::Postgres::start(true, random, recorder)?),
         "mariadb" => Box::new(mysql::Mysql::start(Kind::MariaDb, random, recorder)?),
         "mysql" => Box::new(mysql::Mysql::start(Kind::MySql, random, recorder)?),
         "redis" => Box::new(redis::Redis::start("redis-server", random, recorder)?),
         "valkey" => Box::new(redis::Redis::start("valkey-server", random, recorder)?),
+        #[cfg(feature = "etcd")]
+        "etcd" => Box::new(etcd::Etcd::start(random, recorder)?),
         _ => return Err(format!("no engine is called {name:?}; there are: {}", ENGINES.join(", "))),
     })
 }
@@ -130,8 +156,10 @@ pub(crate) fn start(name: &str, random: Random, recorder: &Recorder) -> Result<B
 pub(crate) fn writer(engine: &str, place: &str) -> Box<dyn Writer> {
     match engine {
         "sqlite" => Box::new(sqlite::SqliteWriter::new(place)),
-        "postgres" => Box::new(postgres::PostgresWriter::new(place)),
+        "postgres" | "pgbouncer" => Box::new(postgres::PostgresWriter::new(place)),
         "mariadb" | "mysql" => Box::new(mysql::MysqlWriter::new(place)),
+        #[cfg(feature = "etcd")]
+        "etcd" => Box::new(etcd::EtcdWriter::new(place)),
         _ => Box::new(redis::RedisWriter::new(place)),
     }
 }

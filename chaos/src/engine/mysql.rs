@@ -9,16 +9,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::clock::WallClock;
 use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
 use crate::record::Recorder;
+use crate::servers::clock::WallClock;
 use crate::servers::guard::Guarded;
 use crate::servers::mysql::{self, Kind};
 
 const DATABASE: &str = "leases";
+const SECOND: &str = "second";
 
 pub(super) struct Mysql {
     server: Running,
@@ -39,7 +40,9 @@ impl Mysql {
         let folder = Guarded::folder("clock");
         let clock = WallClock::new(folder.path().to_owned())?;
         let server = mysql::Server::start_with(&clock.variables(), "", kind, &[]);
-        server.sql("", &format!("CREATE DATABASE {DATABASE}"));
+        for database in [DATABASE, SECOND] {
+            server.sql("", &format!("CREATE DATABASE {database}"));
+        }
         lease_machines_store::migrate(&url(kind, server.port)).map_err(|error| error.to_string())?;
         Handle::current().block_on(async {
             let mut conn = connect(&place(server.port)).await?;
@@ -92,6 +95,10 @@ impl Engine for Mysql {
 
     fn plain_url(&self) -> String {
         url(self.kind, self.port())
+    }
+
+    fn second(&self, url: &str) -> String {
+        url.replace(&format!("/{DATABASE}?"), &format!("/{SECOND}?"))
     }
 
     fn place(&self) -> String {

@@ -1,6 +1,7 @@
-//! A PostgreSQL server.
+//! A PostgreSQL server, reached directly or through PgBouncer in transaction mode.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use lease_machines_store::{GuardMode, LeaseRef, MarkKey, PostgresFence};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,13 +10,14 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use super::clock::WallClock;
 use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
 use crate::record::Recorder;
+use crate::servers::clock::WallClock;
 use crate::servers::guard::Guarded;
+use crate::servers::pgbouncer::Pooler;
 use crate::servers::postgres;
 
 const SCHEMA: &str = "lease_machines";
@@ -28,11 +30,18 @@ pub(super) struct Postgres {
 
 struct Running {
     server: Mutex<postgres::Server>,
+    /// What stands before it.
+    pooler: Option<Mutex<Pooler>>,
+    /// Which of the two is killed or frozen next.
+    turn: AtomicBool,
     clock: WallClock,
 }
 
+/// A server that was down is asked again at once, and not after 15 s.
+const POOLER: &str = "server_login_retry = 0.1";
+
 impl Postgres {
-    pub(super) fn start(mut random: Random, recorder: &Recorder) -> Result<Self, String> {
+    pub(super) fn start(is_pooled: bool, mut random: Random, recorder: &Recorder) -> Result<Self, String> {
         let folder = Guarded::folder("postgres");
         let clock = WallClock::new(folder.path().join("clock"))?;
         let server = postgres::Server::start_in(folder.with(&clock.variables()), &[]);
@@ -45,23 +54,24 @@ impl Postgres {
         );
         server.try_sql("postgres", &(set_up + &journal)).map_err(|error| error.to_string())?;
         let version = server.sql("SHOW server_version").concat();
+        let pooler = is_pooled.then(|| Pooler::start(server.port, POOLER));
+        let front = pooler.as_ref().map_or(server.port, |pooler| pooler.port);
         let mut start = |may_double| {
             let random = Random::new(random.next(), 0);
-            Handle::current().block_on(Proxy::start(
-                Wire::Postgres,
-                may_double,
-                server.port,
-                random,
-                recorder,
-            ))
+            Handle::current().block_on(Proxy::start(Wire::Postgres, may_double, front, random, recorder))
         };
         // A client's own transactions are not made to be sent twice.
         let proxies = [start(true), start(false)].into_iter().collect::<Result<Vec<_>, _>>();
         let proxies = proxies.map_err(|error| error.to_string())?;
         Ok(Self {
-            server: Running { server: Mutex::new(server), clock },
+            server: Running {
+                server: Mutex::new(server),
+                pooler: pooler.map(Mutex::new),
+                turn: AtomicBool::new(false),
+                clock,
+            },
             proxies,
-            version: format!("PostgreSQL {version}"),
+            version: format!("PostgreSQL {version}{}", if is_pooled { " through PgBouncer" } else { "" }),
         })
     }
 
@@ -100,6 +110,10 @@ impl Engine for Postgres {
         url(self.port())
     }
 
+    fn second(&self, url: &str) -> String {
+        url.replace(&format!("schema={SCHEMA}"), "schema=second")
+    }
+
     fn place(&self) -> String {
         place(self.proxies[1].port)
     }
@@ -133,8 +147,22 @@ impl Engine for Postgres {
 }
 
 impl Running {
+    /// The pooler where it is its turn, which comes and goes with each fault.
+    fn pooler(&self, is_over: bool) -> Option<MutexGuard<'_, Pooler>> {
+        let pooler = self.pooler.as_ref()?;
+        let turn = if is_over {
+            self.turn.fetch_xor(true, Ordering::SeqCst)
+        } else {
+            self.turn.load(Ordering::SeqCst)
+        };
+        turn.then(|| pooler.lock().unwrap())
+    }
+
     /// All its processes: one of a stopped server's that ran on would go on answering.
-    fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal, is_over: bool) {
+        if let Some(pooler) = self.pooler(is_over) {
+            return pooler.signal(signal);
+        }
         let server = self.server.lock().unwrap();
         let Some(main) = server.guarded.pid() else { return };
         let list = format!("/proc/{main}/task/{main}/children");
@@ -148,19 +176,25 @@ impl Running {
 
 impl Server for Running {
     fn kill(&self) {
-        self.server.lock().unwrap().kill();
+        match self.pooler(false) {
+            Some(mut pooler) => pooler.kill(),
+            None => self.server.lock().unwrap().kill(),
+        }
     }
 
     fn restart(&self) {
-        self.server.lock().unwrap().up();
+        match self.pooler(true) {
+            Some(mut pooler) => pooler.up(),
+            None => self.server.lock().unwrap().up(),
+        }
     }
 
     fn freeze(&self) {
-        self.signal(Signal::STOP);
+        self.signal(Signal::STOP, false);
     }
 
     fn thaw(&self) {
-        self.signal(Signal::CONT);
+        self.signal(Signal::CONT, true);
     }
 
     fn set_clock(&self, ahead: i64) {

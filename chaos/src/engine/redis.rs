@@ -7,12 +7,12 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::clock::WallClock;
 use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
 use crate::record::Recorder;
+use crate::servers::clock::WallClock;
 use crate::servers::guard::Guarded;
 use crate::servers::redis::{DURABLE, RedisServer};
 
@@ -87,6 +87,10 @@ impl Engine for Redis {
 
     fn plain_url(&self) -> String {
         url(self.port)
+    }
+
+    fn second(&self, url: &str) -> String {
+        format!("{url}&namespace=second")
     }
 
     fn place(&self) -> String {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use lease_machines_store::{GuardMode, LeaseRef, MarkKey, SqliteFence};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
-use super::clock::WallClock;
 use super::{Engine, Job, Later, REMEMBERED, Server, TIMEOUT, Writer, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::Proxy;
+use crate::servers::clock::WallClock;
 use crate::servers::guard::Guarded;
 
 pub(super) struct Sqlite {
@@ -52,6 +52,10 @@ impl Engine for Sqlite {
 
     fn plain_url(&self) -> String {
         format!("sqlite:{}?timeout={TIMEOUT}&history={REMEMBERED}", self.file())
+    }
+
+    fn second(&self, url: &str) -> String {
+        url.replace("chaos.db", "second.db")
     }
 
     fn place(&self) -> String {
@@ -99,9 +103,8 @@ impl Engine for Sqlite {
     }
 
     /// The store does not go by it, so that nothing may come of this.
-    fn set_client_clock(&self, ahead: i64) -> bool {
+    fn set_client_clock(&self, ahead: i64) {
         self.clock.set(ahead);
-        true
     }
 }
 

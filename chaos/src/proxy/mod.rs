@@ -66,6 +66,8 @@ struct Shared {
     random: Mutex<Random>,
     recorder: Recorder,
     storming: AtomicBool,
+    /// How many requests are still to arrive, or may not have been carried out yet.
+    late: AtomicU64,
     /// While it is on, nothing gets through.
     hole: watch::Sender<bool>,
     /// Connections of an earlier number are cut.
@@ -90,6 +92,7 @@ impl Proxy {
             random: Mutex::new(random),
             recorder: recorder.clone(),
             storming: false.into(),
+            late: 0.into(),
             hole: watch::channel(false).0,
             cut: watch::channel(0).0,
         });
@@ -103,6 +106,11 @@ impl Proxy {
             }
         });
         Ok(proxy)
+    }
+
+    /// Whether nothing is on its way any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.late.load(Ordering::SeqCst) == 0
     }
 
     /// Until [`calm`](Self::calm), of 1,000 requests so many meet each of the fates.
@@ -146,7 +154,7 @@ struct Between {
 }
 
 impl Shared {
-    async fn pass_on(&self, client: TcpStream, to: u16) -> io::Result<()> {
+    async fn pass_on(self: &Arc<Self>, client: TcpStream, to: u16) -> io::Result<()> {
         let mut cut = self.cut.subscribe();
         cut.mark_unchanged();
         let server = TcpStream::connect(("127.0.0.1", to)).await?;
@@ -173,7 +181,7 @@ impl Shared {
     }
 
     async fn requests(
-        &self,
+        self: &Arc<Self>,
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
         between: &Between,
@@ -222,12 +230,15 @@ impl Shared {
     }
 
     /// Its connection is gone; the request comes.
-    fn deliver_late(&self, mut to: OwnedWriteHalf, request: Vec<u8>) {
+    fn deliver_late(self: &Arc<Self>, mut to: OwnedWriteHalf, request: Vec<u8>) {
         let by = 200 + self.random.lock().unwrap().below(2_500);
+        self.late.fetch_add(1, Ordering::SeqCst);
+        let shared = Arc::clone(self);
         tokio::spawn(async move {
             sleep(Duration::from_millis(by)).await;
             let _ = to.write_all(&request).await;
             sleep(Duration::from_secs(2)).await;
+            shared.late.fetch_sub(1, Ordering::SeqCst);
         });
     }
 

@@ -219,8 +219,10 @@ fn the_doctor_sees_a_standby_a_level_of_its_own_an_old_snapshot_and_another_time
 
     let standby = Server::standby_of(&server);
     let behind = url.replace(&server.port.to_string(), &standby.port.to_string());
-    let told = found(&behind, "role");
-    assert_eq!((told.severity, told.found.as_str()), (Severity::Error, "a standby: it decides nothing"));
+    // It is told before anything else is looked at.
+    let error = block_on(PostgresStore::open(&behind).unwrap().doctor()).unwrap_err();
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Unreachable, Undecided::NotDone), "{error}");
+    assert!(error.to_string().contains("a standby or read-only, expected the primary"), "{error}");
 
     // A connection of the store's own asks for the level that it needs. Behind a pooler it has what the role is given.
     server.sql("ALTER ROLE lease SET default_transaction_isolation = 'serializable'");
