@@ -15,9 +15,11 @@ pub(crate) use renew::renew;
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
 pub(crate) use row::micros;
 pub(crate) use row::{At, Effects, Held, Row, Write};
+#[cfg(feature = "sqlite")]
+pub(crate) use slot::in_range;
 pub(crate) use slot::{
-    Course, SlotRow, core_claim, course, in_range, release as release_slot, renew as renew_slot,
-    revoke as revoke_slot, take, unclaimed, wall, withdraw as withdraw_slot,
+    Course, SlotRow, core_claim, course, release as release_slot, renew as renew_slot, revoke as revoke_slot,
+    take, unclaimed, wall, withdraw as withdraw_slot,
 };
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
 pub(crate) use standing::EARLIEST_MICROS;
