@@ -19,7 +19,7 @@ pub(super) struct Reply {
     pub(super) count: u64,
     /// The caller knows of a grant that this history does not have.
     pub(super) rewound: bool,
-    rest: Vec<Value>,
+    pub(super) rest: Vec<Value>,
 }
 
 type Read<T> = Result<T, StoreError>;
@@ -33,21 +33,21 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn nonsense(found: &dyn std::fmt::Debug) -> StoreError {
+pub(super) fn nonsense(found: &dyn std::fmt::Debug) -> StoreError {
     StoreError::new(
         ErrorKind::Unreachable,
         format!("the server answered {found:.200?}, which no lease store does"),
     )
 }
 
-fn number(value: &Value) -> Option<u64> {
+pub(super) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
         _ => text(value)?.parse().ok(),
     }
 }
 
-fn array(value: &Value) -> Option<&[Value]> {
+pub(super) fn array(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(values) => Some(values),
         _ => None,
@@ -91,7 +91,7 @@ impl Reply {
         Ok(Self { what, epoch, count, rewound: rewound == 1, rest })
     }
 
-    fn part<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<T> {
+    pub(super) fn part<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<T> {
         self.rest.get(index).and_then(read).ok_or_else(|| nonsense(self))
     }
 
@@ -99,13 +99,13 @@ impl Reply {
         Ok(Grant::new(self.part(0, token)?, self.part(1, micros)?, self.epoch))
     }
 
-    fn rejected(&self) -> Read<Rejected> {
+    pub(super) fn rejected(&self) -> Read<Rejected> {
         let reason = self.part(0, reason)?;
         let occupant = self.optional(1, occupant)?;
         Ok(Rejected::new(reason).with_occupant(occupant).with_vacated(self.optional(2, vacated)?))
     }
 
-    fn optional<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<Option<T>> {
+    pub(super) fn optional<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<Option<T>> {
         match self.rest.get(index) {
             None | Some(Value::Nil) => Ok(None),
             Some(value) => read(value).map(Some).ok_or_else(|| nonsense(self)),
@@ -113,7 +113,7 @@ impl Reply {
     }
 
     /// The request was for another epoch than the store's, or the lease is of a former one.
-    fn epoch_is_over(&self, believed: Option<Epoch>) -> StoreError {
+    pub(super) fn epoch_is_over(&self, believed: Option<Epoch>) -> StoreError {
         match believed {
             Some(believed) => StoreError::new_epoch(believed, self.epoch),
             None => StoreError::new(
@@ -139,16 +139,21 @@ impl Reply {
                     self.part(0, text)?
                 ),
             )),
-            "held back" => Err(StoreError::new(
-                ErrorKind::Busy,
-                format!(
-                    "the store's history was lost, and leases of it may still be held: nothing is granted for another {}, \
-                     unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
-                    crate::check::left(self.part(0, micros)?)
-                ),
-            )),
+            "held back" => Err(self.held_back()?),
             _ => Err(nonsense(self)),
         }
+    }
+
+    /// Nothing is granted yet in this epoch.
+    pub(super) fn held_back(&self) -> Read<StoreError> {
+        Ok(StoreError::new(
+            ErrorKind::Busy,
+            format!(
+                "the store's history was lost, and leases of it may still be held: nothing is granted for another {}, \
+                 unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
+                crate::check::left(self.part(0, micros)?)
+            ),
+        ))
     }
 
     pub(super) fn renewed(&self, believed: Option<Epoch>) -> Read<Renewed> {
@@ -223,7 +228,7 @@ fn inspection(epoch: Epoch, resource: ResourceName, parts: &[Value]) -> Option<I
     Some(inspection)
 }
 
-fn token(value: &Value) -> Option<FencingToken> {
+pub(super) fn token(value: &Value) -> Option<FencingToken> {
     FencingToken::new(number(value)?)
 }
 
@@ -231,22 +236,22 @@ fn owner(value: &Value) -> Option<OwnerId> {
     u64::from_str_radix(&text(value)?, 16).ok().map(OwnerId::new)
 }
 
-fn micros(value: &Value) -> Option<Duration> {
+pub(super) fn micros(value: &Value) -> Option<Duration> {
     number(value).map(Duration::from_micros)
 }
 
-fn wall(value: &Value) -> Option<SystemTime> {
+pub(super) fn wall(value: &Value) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(micros(value)?)
 }
 
 /// A text that may be missing is stored with a sign before it.
 #[allow(clippy::option_option)]
-fn optional(value: &Value) -> Option<Option<String>> {
+pub(super) fn optional(value: &Value) -> Option<Option<String>> {
     let text = text(value)?;
     Some(text.strip_prefix('=').map(str::to_owned))
 }
 
-fn reason(value: &Value) -> Option<Rejection> {
+pub(super) fn reason(value: &Value) -> Option<Rejection> {
     Some(match text(value)?.as_str() {
         "Occupied" => Rejection::Occupied,
         "Vacant" => Rejection::Vacant,
@@ -259,7 +264,7 @@ fn reason(value: &Value) -> Option<Rejection> {
     })
 }
 
-fn occupant(value: &Value) -> Option<Occupant> {
+pub(super) fn occupant(value: &Value) -> Option<Occupant> {
     let [who, under, held_for, remaining, kept, label, identity] = array(value)? else { return None };
     let mut occupant = Occupant::new(owner(who)?, token(under)?, micros(held_for)?, micros(remaining)?);
     occupant.retained = number(kept)? == 1;

@@ -55,19 +55,43 @@ function asked.list()
   return {'list', epoch, digits(count), 0, seen}
 end
 
+-- The names of the bucket's pools.
+local function pools(fields, visit)
+  for index = 1, #fields, 2 do
+    if string.sub(fields[index], 1, 1) == 'p' then visit(string.sub(fields[index], 2)) end
+  end
+end
+
 -- Whether the bucket has granted this lease, under whatever name, as far as it remembers.
 function asked.granted()
   local owner, token, yes = ARGV[3], ARGV[4], 0
-  each(redis.call('HGETALL', bucket), function(_, row)
+  local fields = redis.call('HGETALL', bucket)
+  each(fields, function(_, row)
     if (row[OWNER] == owner and row[TOKEN] == token) or (row[GONE_OWNER] == owner and row[GONE] == token) then yes = 1 end
+  end)
+  pools(fields, function(name)
+    local pool = bucket .. ':pool:' .. name
+    local slot = redis.call('HGET', pool, 'o' .. owner)
+    local value = slot and redis.call('HGET', pool, 's' .. slot)
+    local sound, row = pcall(cmsgpack.unpack, value or '')
+    -- Owner and token of a slot's lease, and of the last one that was given back: see the script about slots.
+    if sound and row and ((row[2] == owner and row[3] == token) or (row[15] == owner and row[14] == token)) then yes = 1 end
   end)
   return {'granted', epoch, digits(count), 0, yes}
 end
 
--- Forgets what nobody has held since a time, raising the floor to the greatest token among it.
+-- Forgets what nobody has held since a time, raising the floor to the greatest token among it. Of slots, the holds alone.
 function asked.prune()
   local before, past = now - tonumber(ARGV[3]), ARGV[4]
   local fields, gone, resources, holds = redis.call('HGETALL', bucket), {}, 0, 0
+  local function shorten(list)
+    while true do
+      local oldest = redis.call('LINDEX', list, -1)
+      if not oldest or cmsgpack.unpack(oldest)[8] > before then return end
+      redis.call('RPOP', list)
+      holds = holds + 1
+    end
+  end
   local good = {}
   for index = 1, #fields, 2 do
     local field = fields[index]
@@ -81,12 +105,13 @@ function asked.prune()
       redis.call('DEL', list)
       gone[#gone + 1] = 'r' .. name
     else
-      while true do
-        local oldest = redis.call('LINDEX', list, -1)
-        if not oldest or cmsgpack.unpack(oldest)[8] > before then break end
-        redis.call('RPOP', list)
-        holds = holds + 1
-      end
+      shorten(list)
+    end
+  end)
+  pools(fields, function(name)
+    for _, field in ipairs(redis.call('HKEYS', bucket .. ':pool:' .. name)) do
+      local slot = string.match(field, '^s(%d+)$')
+      if slot then shorten(past .. name .. '#' .. slot) end
     end
   end)
   for index = 1, #fields, 2 do

@@ -113,7 +113,8 @@ pub(super) fn rights(namespace: &str) -> String {
     format!(
         "# Redis has no tables: migrating writes {} hashes with a random epoch. A user who may not do everything needs:\n\
          ACL SETUSER lease on >PASSWORD resetkeys ~{pattern} -@all +evalsha +eval +script|load +info +config|get +time \
-         +wait +select +hmget +hget +hset +hsetnx +hgetall +hdel +lpush +ltrim +lrange +llen +lindex +rpop +rpush +del +set +exists\n\
+         +wait +select +hmget +hget +hset +hsetnx +hgetall +hdel +lpush +ltrim +lrange +llen +lindex +rpop +rpush +del +set +exists \
+         +hkeys +zadd +zrem +zrange +zrangebyscore +zrevrangebyscore +zcard +zcount +setbit +getbit +bitpos\n\
          # +config|get is used for appendfsync and dir alone: without it every restart of the server opens a new epoch.\n",
         super::script::BUCKETS
     )

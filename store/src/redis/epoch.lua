@@ -26,10 +26,10 @@ if not now then
   now = time[1] * 1e6 + time[2]
 end
 
-local there, current, agreed, greatest, dead = 0, false, true, '0', '0'
+local there, current, agreed, greatest, dead, stamps = 0, false, true, '0', '0', '0'
 local counts = {}
 for index, bucket in ipairs(KEYS) do
-  local found = redis.call('HMGET', bucket, 'e', 'f', 'n', 't', 'v', 'm')
+  local found = redis.call('HMGET', bucket, 'e', 'f', 'n', 't', 'v', 'm', 'i')
   counts[index] = tonumber(found[3]) or 0
   if found[1] then
     if index == 1 and found[5] ~= version then return {'version', found[5] or ''} end
@@ -37,6 +37,7 @@ for index, bucket in ipairs(KEYS) do
     agreed = agreed and (not current or current == found[1])
     current = current or found[1]
     dead = greater_of(dead, string.match(found[6] or '', '(%d+)$') or '0')
+    stamps = greater_of(stamps, found[7] or '0')
     greatest = greater_of(greater_of(greatest, found[2] or '0'), found[4] or '0')
   end
 end
@@ -48,13 +49,15 @@ if now < earliest then return {'clock', digits(now)} end
 
 local floor, more = '0', ''
 if there > 0 then
+  -- Whatever ID time was given out ends at most that long after now.
+  stamps = greater_of(stamps, digits(now + longest))
   floor = greater_of(beyond(greatest), digits(now))
   if ask == 'open' then floor = greater_of(floor, ARGV[12]) end
   local at_once = ask == 'open' and ARGV[13] == '1'
   more = digits(now) .. ' ' .. (at_once and '0' or digits(now + longest)) .. ' ' .. (at_once and digits(now) or dead)
 end
 for index, bucket in ipairs(KEYS) do
-  redis.call('HSET', bucket, 'e', new, 'f', floor, 'n', digits(counts[index] + 1), 't', '0', 'm', more)
+  redis.call('HSET', bucket, 'e', new, 'f', floor, 'n', digits(counts[index] + 1), 't', '0', 'm', more, 'i', stamps)
 end
 redis.call('HSET', KEYS[1], 'v', version, 's.run', ARGV[7], 's.place', ARGV[8], 's.former', ARGV[9], 's.durable', ARGV[10])
 return {'opened', new}

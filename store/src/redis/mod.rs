@@ -13,6 +13,7 @@ mod renew;
 mod request;
 mod script;
 mod server;
+mod slots;
 mod store;
 mod tls;
 mod wait;

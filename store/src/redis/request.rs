@@ -35,7 +35,13 @@ impl Requests {
         self.options.clock.as_ref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default()
     }
 
-    fn decide(&self, script: &Script, how: &str, resource: &ResourceName, epoch: Option<Epoch>) -> Request {
+    pub(super) fn decide(
+        &self,
+        script: &Script,
+        how: &str,
+        resource: &ResourceName,
+        epoch: Option<Epoch>,
+    ) -> Request {
         let bucket = bucket_of(resource);
         let mut cmd = call(script, &[self.keys.bucket(bucket)]);
         cmd.arg(how)
@@ -141,11 +147,11 @@ impl Requests {
     }
 }
 
-fn owner(owner: OwnerId) -> String {
+pub(super) fn owner(owner: OwnerId) -> String {
     format!("{:x}", owner.value())
 }
 
-fn token(token: FencingToken) -> String {
+pub(super) fn token(token: FencingToken) -> String {
     token.value().to_string()
 }
 
@@ -154,6 +160,6 @@ pub(super) fn whole_micros(time: Duration) -> String {
 }
 
 /// A text that may be missing is told from an empty one by a sign before it.
-fn optional(text: Option<&str>) -> String {
+pub(super) fn optional(text: Option<&str>) -> String {
     text.map(|text| format!("={text}")).unwrap_or_default()
 }

@@ -41,7 +41,7 @@ fn told(text: &str) -> Told {
 }
 
 /// What several decisions have in common.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 13] = [
     ("current", include_str!("decide/current.lua")),
     ("entry", include_str!("decide/entry.lua")),
     ("epoch", include_str!("decide/epoch.lua")),
@@ -50,6 +50,8 @@ const PARTS: [(&str, &str); 11] = [
     ("refusal", include_str!("decide/refusal.lua")),
     ("remember", include_str!("decide/remember.lua")),
     ("row", include_str!("decide/row.lua")),
+    ("slot-index", include_str!("slot/index.lua")),
+    ("slot-rows", include_str!("slot/rows.lua")),
     ("standing", include_str!("decide/standing.lua")),
     ("token", include_str!("decide/token.lua")),
     ("write", include_str!("decide/write.lua")),
@@ -72,6 +74,8 @@ pub(super) static WITHDRAW: Script = script!("decide/withdraw.lua");
 pub(super) static REVOKE: Script = script!("decide/revoke.lua");
 pub(super) static INSPECT: Script = script!("decide/inspect.lua");
 pub(super) static HISTORY: Script = script!("decide/history.lua");
+/// One decision about a pool.
+pub(super) static SLOT: Script = script!("slot/ask.lua");
 /// What is done to one bucket.
 pub(super) static BUCKET: Script = script!("bucket.lua");
 /// Setting up, and opening an epoch.
@@ -81,8 +85,10 @@ pub(super) static HELLO: Script = script!("hello.lua");
 /// The look at a mark, and the commands behind it.
 pub(super) static FENCE: Script = script!("fence.lua");
 /// All of them.
-pub(super) static ALL: [&Script; 11] =
-    [&ACQUIRE, &RENEW, &RELEASE, &WITHDRAW, &REVOKE, &INSPECT, &HISTORY, &BUCKET, &EPOCH, &HELLO, &FENCE];
+pub(super) static ALL: [&Script; 12] = [
+    &ACQUIRE, &RENEW, &RELEASE, &WITHDRAW, &REVOKE, &INSPECT, &HISTORY, &SLOT, &BUCKET, &EPOCH, &HELLO,
+    &FENCE,
+];
 
 /// The version of what the scripts store.
 pub(super) const VERSION: &str = "1";

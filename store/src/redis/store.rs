@@ -10,10 +10,12 @@ use super::core::Core;
 use super::link::Target;
 use super::request::Request;
 use super::{RedisOptions, address, doctor};
+use crate::pool::pool_name;
 use crate::server::Driver;
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, HistoryEntry, Inspection, LeaseRef,
-    Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
+    LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
+    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases on a Redis server (6.2 or later) or a Valkey server, each decided by one script.
@@ -73,7 +75,6 @@ impl RedisStore {
 
     fn start(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("redis", options.limits.max_ttl);
-        capabilities.slots = false;
         capabilities.history = options.limits.history.is_some();
         // Waiters look again and again.
         capabilities.wakes_waiters = false;
@@ -123,6 +124,11 @@ impl RedisStore {
             }
             Ok(answer)
         })
+    }
+
+    fn slot(&self, claim: PoolClaim, again: bool) -> Answer<'_, Claimed> {
+        let core = Arc::clone(&self.core);
+        self.driver.run(async move { core.claim_slot(claim, again).await })
     }
 
     fn look<T: Send + 'static>(
@@ -212,7 +218,9 @@ impl Store for RedisStore {
     }
 
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
-        self.look(move |core| core.requests.history(&resource, limit), Reply::holds)
+        let core = Arc::clone(&self.core);
+        self.driver
+            .run(async move { core.history(&resource, limit).await.map_err(StoreError::nothing_changed) })
     }
 
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
@@ -244,6 +252,67 @@ impl Store for RedisStore {
             let live = core.ready(deadline).await?;
             core.open_epoch(&live, &opening, deadline).await
         })
+    }
+
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.slot(claim, false)
+    }
+
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.slot(claim, true)
+    }
+
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        let core = Arc::clone(&self.core);
+        self.driver.run(async move { core.renew_slot(&lease, ttl, id_time).await })
+    }
+
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        let core = Arc::clone(&self.core);
+        self.driver.run(async move { core.release_slot(&lease, last_used).await })
+    }
+
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.call(
+            move |core| {
+                pool_name(&pool)?;
+                Ok(core.requests.withdraw_slot(&pool, owner))
+            },
+            |reply| reply.released(None),
+        )
+    }
+
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        self.call(
+            move |core| {
+                pool_name(&pool)?;
+                check::text("reason", reason.as_deref())?;
+                Ok(core.requests.revoke_slot(&pool, slot, expect, reason.as_deref()))
+            },
+            Reply::revoked,
+        )
+    }
+
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        let name = pool.clone();
+        self.look(move |core| core.requests.slots(&pool), move |reply| reply.pool(name))
+    }
+
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        self.call(
+            move |core| {
+                pool_name(&pool)?;
+                check::size(size)?;
+                Ok(core.requests.resize_pool(&pool, size))
+            },
+            Reply::resized,
+        )
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {

@@ -12,6 +12,8 @@ mod proxy;
 mod refusals;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod slot_mutants;
+mod slots;
 mod support;
 mod tls;
 mod wire;

@@ -13,11 +13,12 @@ use lease_machines_store::{RedisStore, Renewed, Store, StoreError};
 use crate::common::{TestClock, block_on, claim, granted, lease};
 use crate::proxy::Proxy;
 use crate::servers::redis::{FORGETFUL, RedisServer};
+use crate::slot_mutants;
 use crate::support::namespace;
 
 /// What is broken, as what is found and what stands in its place, and the case of the suite that notices it; without one it
 /// is a clock that is set back.
-type Mutant = (&'static str, &'static str, &'static str, Option<&'static str>);
+pub(crate) type Mutant = (&'static str, &'static str, &'static str, Option<&'static str>);
 
 const MUTANTS: &[Mutant] = &[
     (
@@ -231,7 +232,7 @@ fn a_clock_that_is_set_back_revives_nothing() {
 #[test]
 fn every_mutant_is_caught() {
     let (scripts, mut survivors) = (scripts(), Vec::new());
-    for (what, found, instead, case) in MUTANTS {
+    for (what, found, instead, case) in MUTANTS.iter().chain(slot_mutants::MUTANTS) {
         let has = scripts.iter().any(|script| script.contains(found));
         assert!(has, "no script has {found:?}: adapt the mutant {what:?}");
         let broken = Broken::new(&scripts, found, instead);

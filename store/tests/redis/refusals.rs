@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use lease_machines::OwnerId;
 use lease_machines_store::{
-    Clock, ErrorKind, LeaseRef, RedisOptions, RedisStore, Released, Renewed, Severity, Store, StoreError,
-    Undecided, open,
+    Clock, ErrorKind, LeaseRef, PoolClaim, RedisOptions, RedisStore, Released, Renewed, Severity, Store,
+    StoreError, Undecided, open,
 };
 
 use crate::common::{block_on, claim, granted};
@@ -66,6 +67,15 @@ fn passwords_databases_and_rights() {
     let held = crate::common::lease("job", 1, granted(&allowed, claim("job", 1)));
     let _ = block_on(allowed.release(held, Default::default())).unwrap();
     block_on(allowed.list(String::new())).unwrap();
+    // Of a pool with history, too: one of its slots is revoked, and asked for by an identity that is exclusive.
+    for owner in 1..=3 {
+        let pool =
+            PoolClaim::new(crate::common::name("ids"), 2, OwnerId::new(owner), Duration::from_secs(10));
+        let pool = pool.with_identity("a").with_exclusive_identity().with_id_time();
+        let _ = block_on(allowed.claim_slot(pool)).unwrap();
+        let _ = block_on(allowed.revoke_slot(crate::common::name("ids"), 0, None, None)).unwrap();
+    }
+    let _ = block_on(allowed.resize_pool(crate::common::name("ids"), 1)).unwrap();
     block_on(allowed.prune(Duration::ZERO)).unwrap();
     assert!(block_on(allowed.doctor()).unwrap().iter().any(|finding| finding.check == "server"));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_machines::OwnerId;
-use lease_machines_store::{Ending, RedisStore, Renewed, Store};
+use lease_machines_store::{Claimed, Ending, PoolClaim, RedisStore, Renewed, Resized, SlotRef, Store};
 
 use crate::common::{TTL, block_on, claim, granted, lease, name};
 use crate::proxy::Proxy;
@@ -36,6 +36,21 @@ fn every_decision_is_one_request() {
     one("reacquire", &mut || drop(block_on(store.reacquire(claim("job", 3))).unwrap()));
     one("withdraw", &mut || drop(block_on(store.withdraw(name("job"), OwnerId::new(3))).unwrap()));
     one("revoke", &mut || drop(block_on(store.revoke(name("job"), None, None)).unwrap()));
+    let mut claimed = None;
+    let slot = |owner| PoolClaim::new(name("ids"), 4, OwnerId::new(owner), TTL).with_id_time();
+    one("a claim", &mut || claimed = Some(block_on(store.claim_slot(slot(1))).unwrap()));
+    let Some(Claimed::Granted(held)) = claimed else { panic!("no slot: {claimed:?}") };
+    let held = SlotRef::new(name("ids"), held.slot, OwnerId::new(1), held.token, Some(held.epoch));
+    one("renew a slot", &mut || drop(block_on(store.renew_slot(held.clone(), TTL, true)).unwrap()));
+    one("look at a pool", &mut || drop(block_on(store.slots(name("ids"))).unwrap()));
+    one("history of a slot", &mut || drop(block_on(store.history(name("ids#0"), 9)).unwrap()));
+    one("release a slot", &mut || drop(block_on(store.release_slot(held.clone(), None)).unwrap()));
+    one("reclaim", &mut || drop(block_on(store.reclaim_slot(slot(2))).unwrap()));
+    one("withdraw a slot", &mut || {
+        drop(block_on(store.withdraw_slot(name("ids"), OwnerId::new(2))).unwrap())
+    });
+    one("revoke a slot", &mut || drop(block_on(store.revoke_slot(name("ids"), 1, None, None)).unwrap()));
+    one("resize", &mut || assert_eq!(block_on(store.resize_pool(name("ids"), 8)).unwrap(), Resized::Resized));
 }
 
 #[test]
