@@ -57,7 +57,8 @@ class Platform
   ALL = [
     new("x86_64-linux", target: "x86_64-unknown-linux-gnu", architecture: "amd64", emulator: "qemu-x86_64-static"),
     new("aarch64-linux", target: "aarch64-unknown-linux-gnu", architecture: "arm64", emulator: "qemu-aarch64-static"),
-    new("x86_64-linux-musl", target: "x86_64-unknown-linux-musl", architecture: "amd64", emulator: "qemu-x86_64-static")
+    new("x86_64-linux-musl", target: "x86_64-unknown-linux-musl", architecture: "amd64", emulator: "qemu-x86_64-static"),
+    new("aarch64-linux-musl", target: "aarch64-unknown-linux-musl", architecture: "arm64", emulator: "qemu-aarch64-static")
   ].freeze
 
   def self.named(name) = ALL.find { |platform| platform.name == name } || raise("no platform is called #{name}")
@@ -151,7 +152,10 @@ class Platform
 
   def cargo_home = ENV["CARGO_HOME"] || File.expand_path("~/.cargo")
 
-  def enter(root) = ["unshare", *("--map-root-user" unless Process.uid.zero?), "--root", root]
+  # With a /proc, which tells stores which boot of which machine this is.
+  def enter(root)
+    ["unshare", *(%w[--map-root-user --pid --fork --kill-child] unless Process.uid.zero?), "--mount-proc", "--root", root]
+  end
 
   def emulated(root)
     return [] unless @emulator

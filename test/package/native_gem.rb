@@ -56,7 +56,7 @@ class NativeGemTest < Minitest::Test
     named = notices[/\n\n(.*?)\n\n/m, 1].scan(/^([\w-]+ \d[\w.+-]*): /).flatten
 
     assert_equal linked.grep_v(/\Alease[-_]machines/), named
-    named.each { |crate| assert_match(/^[\w .-]*Licen[cs]e.*\(.*#{Regexp.escape(crate)}.*\)\n\n./, notices, crate) }
+    named.each { |crate| assert_match(/^.*Licen[cs]e.*\(.*#{Regexp.escape(crate)}.*\)\n\n./, notices, crate) }
     assert_match(/^the Rust standard library: /, notices)
 
     bill = JSON.parse(File.read("#{UNPACKED}/sbom.cdx.json"))
