@@ -95,7 +95,7 @@ class ReleaseTest < Minitest::Test
 
     assert_equal 0, status, output
     assert_match(/lease-machines #{VERSION} is there already/, output)
-    left = %w[store cli os id keeper].map { |name| " -p lease-machines-#{name}" }.join
+    left = %w[os store id cli keeper].map { |name| " -p lease-machines-#{name}" }.join
     assert_match(/^publish --locked#{left}$/, output)
   end
 
