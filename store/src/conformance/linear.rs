@@ -31,7 +31,7 @@ const CALLS: u64 = 14;
 const FAULTY_CALLS: u64 = 8;
 
 /// Configurations that a search may visit; far more than a right history needs.
-const PATIENCE: usize = 300_000;
+const PATIENCE: usize = 500_000;
 
 /// One operation as its client saw it.
 #[derive(Clone, Debug)]

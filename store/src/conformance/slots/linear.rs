@@ -35,7 +35,7 @@ fn calm(context: &Context<'_>) -> Outcome<()> {
 
 /// With fewer calls, since every lost answer multiplies what may have happened.
 fn faulty(context: &Context<'_>) -> Outcome<()> {
-    rounds(context, 8, 7, true)
+    rounds(context, 8, 5, true)
 }
 
 fn rounds(context: &Context<'_>, clients: u64, calls: u64, faulty: bool) -> Outcome<()> {
