@@ -119,12 +119,16 @@ BEGIN
 END $lease$;
 
 -- What is told must be on the disk before it is told, however lax the server is set; what was only looked at need not.
-CREATE OR REPLACE FUNCTION {schema}.lease_durable_1(wrote boolean) RETURNS void LANGUAGE plpgsql AS $lease$
+--
+-- It answers what it was asked, so that it can be called by an assignment: PERFORM would run it as a query.
+CREATE OR REPLACE FUNCTION {schema}.lease_durable_1(INOUT wrote boolean) LANGUAGE plpgsql AS $lease$
+DECLARE
+    setting text;
 BEGIN
     IF NOT wrote THEN
-        PERFORM set_config('synchronous_commit', 'off', true);
+        setting := set_config('synchronous_commit', 'off', true);
     ELSIF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
+        setting := set_config('synchronous_commit', 'on', true);
     END IF;
 END $lease$;
 
@@ -133,6 +137,7 @@ CREATE OR REPLACE FUNCTION {schema}.lease_acquire_1(
     p_once text, p_again boolean, p_keep integer, p_wait integer
 ) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
 DECLARE
+    setting text;
     r {schema}.lease_row;
     answer {schema}.lease_answer_1;
     made boolean := false;
@@ -146,7 +151,7 @@ DECLARE
     at bigint;
     last bigint;
 BEGIN
-    PERFORM set_config('lock_timeout', p_wait::text, true);
+    setting := set_config('lock_timeout', p_wait::text, true);
     SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
         made := {schema}.lease_make_1(p_name);
@@ -218,7 +223,7 @@ BEGIN
     IF made AND NOT wrote THEN
         DELETE FROM {schema}.lease_row AS t WHERE t.name = p_name;
     END IF;
-    PERFORM {schema}.lease_durable_1(wrote);
+    wrote := {schema}.lease_durable_1(wrote);
     RETURN answer;
 END $lease$;
 
@@ -289,6 +294,7 @@ CREATE OR REPLACE FUNCTION {schema}.lease_renew_1(
     p_wait integer
 ) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
 DECLARE
+    setting text;
     s {schema}.lease_store;
     r {schema}.lease_row;
     answer {schema}.lease_answer_1;
@@ -297,7 +303,7 @@ DECLARE
     at bigint;
     until bigint;
 BEGIN
-    PERFORM set_config('lock_timeout', p_wait::text, true);
+    setting := set_config('lock_timeout', p_wait::text, true);
     IF p_skip THEN
         SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE SKIP LOCKED;
         IF NOT FOUND AND EXISTS (SELECT FROM {schema}.lease_row AS t WHERE t.name = p_name) THEN
@@ -343,7 +349,7 @@ BEGIN
         END IF;
     END IF;
     IF NOT p_skip THEN
-        PERFORM {schema}.lease_durable_1(wrote);
+        wrote := {schema}.lease_durable_1(wrote);
     END IF;
     RETURN answer;
 END $lease$;
@@ -413,6 +419,7 @@ CREATE OR REPLACE FUNCTION {schema}.lease_release_1(
     p_keep integer, p_wait integer
 ) RETURNS {schema}.lease_answer_1 LANGUAGE plpgsql AS $lease$
 DECLARE
+    setting text;
     s {schema}.lease_store;
     r {schema}.lease_row;
     answer {schema}.lease_answer_1;
@@ -420,7 +427,7 @@ DECLARE
     wall bigint;
     at bigint;
 BEGIN
-    PERFORM set_config('lock_timeout', p_wait::text, true);
+    setting := set_config('lock_timeout', p_wait::text, true);
     SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
@@ -470,7 +477,7 @@ BEGIN
             END IF;
         END IF;
     END IF;
-    PERFORM {schema}.lease_durable_1(wrote);
+    wrote := {schema}.lease_durable_1(wrote);
     RETURN answer;
 END $lease$;
 
