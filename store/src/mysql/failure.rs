@@ -31,17 +31,22 @@ pub(super) fn failed(place: &str, doing: &str, error: Error) -> StoreError {
     };
     let (kind, meaning) = meaning(told);
     let message = format!("{place}: {doing}: {meaning}{} ({})", told.message, told.code);
-    let unknown = matches!(told.code, ERROR_DURING_COMMIT | SHUTDOWN | INTERRUPTED | KILLED);
+    let unknown =
+        matches!(told.code, ERROR_DURING_COMMIT | SHUTDOWN | INTERRUPTED | KILLED | LOG_WRITE | LOGGING);
     let result = StoreError::new(kind, message).with_source(error);
     if unknown { result.outcome_unknown() } else { result.nothing_changed() }
 }
 
 // Both kinds of server number these in the same way, but for those that say otherwise.
+/// Of the log for replicas: of what stands there already a restart may make a commit.
+const LOG_WRITE: u16 = 1026;
 const SHUTDOWN: u16 = 1053;
 const ERROR_DURING_COMMIT: u16 = 1180;
 pub(super) const LOCK_WAIT: u16 = 1205;
 pub(super) const DEADLOCK: u16 = 1213;
 const INTERRUPTED: u16 = 1317;
+/// MySQL's, before it ends itself.
+const LOGGING: u16 = 1598;
 /// MariaDB's.
 const KILLED: u16 = 1927;
 pub(super) const NO_SUCH_TABLE: u16 = 1146;
@@ -64,7 +69,8 @@ fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
         }
         1044 | 1045 | 1130 | 1698 => (ErrorKind::Permission, ""),
         1046 | 1049 | 1193 | 45001 => (ErrorKind::Configuration, ""),
-        1021 | 1114 => (ErrorKind::Storage, "the disk is full: "),
+        1021 | 1114 => (ErrorKind::Storage, "its disk is full, make room: "),
+        LOG_WRITE | LOGGING => (ErrorKind::Storage, "its log cannot be written: "),
         // A routine that was changed by hand, columns of another name, type or number.
         1054 | 1136 | 1264 | 1265 | 1318 | 1364 | 1366 | 1406 => (ErrorKind::Schema, SHAPE),
         126 | 127 | 145 | 1034 | 1194 | 1712 | 1877 => (ErrorKind::Damaged, ""),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 use crate::{ErrorKind, StoreError};
 
@@ -40,9 +40,11 @@ pub(super) fn failed(place: &Place, doing: &str, error: Error) -> StoreError {
     };
     let (kind, meaning) = meaning(told.code());
     let message = format!("{place}: {doing}: {meaning}{} ({})", told.message(), told.code().code());
-    // A server that was told to stop may say so after it has committed; and a pooler whose server has gone says just that.
+    // A server that was told to stop may say so after it has committed; a pooler whose server has gone says just that; and one
+    // that panics, since its log cannot be written, may find the commit in that log when it starts again.
     let ended = matches!(*told.code(), SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN)
-        || told.code().code().starts_with("08");
+        || told.code().code().starts_with("08")
+        || told.parsed_severity() == Some(Severity::Panic);
     let result = StoreError::new(kind, message).with_source(error);
     if ended { result } else { result.nothing_changed() }
 }
@@ -71,7 +73,7 @@ fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
             (ErrorKind::Permission, "")
         }
         SqlState::INVALID_CATALOG_NAME => (ErrorKind::Configuration, ""),
-        SqlState::DISK_FULL => (ErrorKind::Storage, ""),
+        SqlState::DISK_FULL => (ErrorKind::Storage, "its disk is full, make room: "),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => (ErrorKind::Damaged, ""),
         // The function that opens an epoch, before a clock that is wrong.
         _ if code.code() == "LM001" => (ErrorKind::Configuration, ""),

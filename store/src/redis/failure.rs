@@ -42,7 +42,9 @@ fn of_code(
     said: &str,
     error: &RedisError,
 ) -> StoreError {
-    match code {
+    // Within a script, Redis 6.2 says it behind the line that failed.
+    let within = |inner: &&str| code == "ERR" && said.contains(&format!(": -{inner} "));
+    match ["OOM", "MISCONF", "NOREPLICAS"].into_iter().find(within).unwrap_or(code) {
         "NOAUTH" | "WRONGPASS" => at(ErrorKind::Permission, format!("it refused the login ({said})")),
         "NOPERM" => at(ErrorKind::Permission, rights(said)),
         "WRONGTYPE" => at(
@@ -56,7 +58,8 @@ fn of_code(
         )
         .nothing_changed(),
         "MISCONF" => {
-            at(ErrorKind::Storage, format!("it cannot write to its disk ({said})")).nothing_changed()
+            let mend = "it cannot write to its disk: make room there";
+            at(ErrorKind::Storage, format!("{mend} ({said})")).nothing_changed()
         }
         "NOREPLICAS" => {
             at(ErrorKind::Unreachable, format!("too few replicas are connected ({said})")).nothing_changed()
@@ -81,4 +84,28 @@ fn rights(said: &str) -> String {
 /// Said of a cluster, however it shows.
 pub(super) fn cluster() -> String {
     "it is a node of a cluster, which cannot open an epoch in all its nodes at once: expected a server of its own".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Undecided;
+
+    /// By the words of 6.2 and of 7.0.
+    #[test]
+    fn what_a_script_had_no_room_for_has_changed_nothing() {
+        let script = "Error running script (call to f_0a1b): @user_script:3: @user_script: 3: ";
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        let disk = "MISCONF Errors writing to the AOF file: No space left on device";
+        for (code, said) in [
+            ("ERR", format!("ERR {script}-{oom}")),
+            ("OOM", format!("{oom} script: 0a1b, on @user_script:3.")),
+            ("ERR", format!("ERR {script}-{disk}")),
+            ("MISCONF", format!("{disk} script: 0a1b, on @user_script:3.")),
+        ] {
+            let error = RedisError::from((Driver::ResponseError, "told"));
+            let told = of_code(&|kind, message| StoreError::new(kind, message), code, &said, &error);
+            assert_eq!((told.kind(), told.undecided()), (ErrorKind::Storage, Undecided::NotDone), "{said}");
+        }
+    }
 }

@@ -35,10 +35,16 @@ impl EtcdServer {
 
     /// One with settings of its own.
     pub fn start_with(settings: &'static [&'static str]) -> Self {
+        Self::start_at(|| Guarded::folder("etcd"), settings)
+    }
+
+    /// The same in a folder that is made for it.
+    pub fn start_at(folder: impl Fn() -> Guarded, settings: &'static [&'static str]) -> Self {
         loop {
             let peer = free_port();
             let cluster = format!("one=http://127.0.0.1:{peer}");
             let mut server = Self::member("one", peer, peer, &cluster, settings);
+            server.process = folder();
             if server.launch() {
                 return server;
             }
@@ -74,7 +80,7 @@ impl EtcdServer {
 
     /// Ends it at once.
     pub fn kill(&mut self) {
-        if self.process.pid().is_some() {
+        if self.process.pid().is_some() && !self.process.has_ended() {
             self.signal(Signal::KILL);
         }
         self.process.stop();

@@ -21,9 +21,14 @@ pub struct Guarded {
 impl Guarded {
     /// An empty folder that belongs to whoever the server is going to be.
     pub fn folder(of: &str) -> Self {
+        Self::folder_in(&std::env::temp_dir(), of)
+    }
+
+    /// The same in some place, which that user may look into.
+    pub fn folder_in(place: &Path, of: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("lease-{of}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
-        let folder = std::env::temp_dir().join(name);
+        let folder = place.join(name);
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         if is_root() {
@@ -147,6 +152,6 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }

@@ -4,6 +4,7 @@
 
 pub mod certificate;
 pub mod clock;
+pub mod disk;
 pub mod etcd;
 pub mod etcd_cluster;
 pub mod guard;

@@ -63,7 +63,11 @@ impl Server {
 
     /// The same, with variables in its environment.
     pub fn start_with(environment: &[String], zone: &str, kind: Kind, settings: &[&str]) -> Self {
-        let guarded = Guarded::folder("mysql").with(environment);
+        Self::start_at(Guarded::folder("mysql").with(environment), zone, kind, settings)
+    }
+
+    /// The same in a folder that is there, which may have an environment.
+    pub fn start_at(guarded: Guarded, zone: &str, kind: Kind, settings: &[&str]) -> Self {
         let data = guarded.path().join("data").to_str().unwrap().to_owned();
         let program = program(kind, zone);
         guarded.run(Path::new("mkdir"), &[&data]);

@@ -37,9 +37,14 @@ impl RedisServer {
 
     /// The same, with variables in its environment.
     pub fn start_in(program: &'static str, args: &[&str], environment: &[String]) -> Self {
+        Self::start_at(|| Guarded::folder(program).with(environment), program, args)
+    }
+
+    /// The same in a folder that is made for it, which may have an environment.
+    pub fn start_at(folder: impl Fn() -> Guarded, program: &'static str, args: &[&str]) -> Self {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
         loop {
-            let process = Guarded::folder(program).with(environment);
+            let process = folder();
             let mut server = Self { process, program, args: args.clone(), port: free_port() };
             if server.launch() {
                 return server;
