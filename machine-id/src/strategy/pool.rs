@@ -48,14 +48,8 @@ use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, RenewError, Renewe
 /// - **A store that cannot be asked ends nothing.** Only its own *no* does, and a new epoch.
 pub struct PoolLease {
     store: Arc<dyn Store>,
-    /// What each claim has in common: its owner is another one each time.
-    pool: ResourceName,
-    size: u32,
-    range: SlotRange,
-    cool_down: Duration,
-    identity: Option<String>,
-    exclusive: bool,
-    label: Option<String>,
+    /// What all claims have in common. Owner, attempt and ttl are each claim's own.
+    common: PoolClaim,
     /// The owner whose last claim was not answered, with the number of its attempts. Whoever claims takes it away first.
     unheard: Mutex<Option<(OwnerId, u64)>>,
 }
@@ -67,23 +61,14 @@ impl PoolLease {
     /// The factories' layouts must have room for the numbers: the default ones have for 512.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, pool: ResourceName, size: u32) -> Self {
-        Self {
-            store,
-            pool,
-            size,
-            range: SlotRange::ALL,
-            cool_down: PoolClaim::COOL_DOWN,
-            identity: None,
-            exclusive: false,
-            label: None,
-            unheard: Mutex::new(None),
-        }
+        let common = PoolClaim::new(pool, size, OwnerId::new(0), Duration::ZERO).with_id_time();
+        Self { store, common, unheard: Mutex::new(None) }
     }
 
     /// The same, within this part of the pool: data centres that share one have one each.
     #[must_use]
     pub const fn with_range(mut self, range: SlotRange) -> Self {
-        self.range = range;
+        self.common.range = range;
         self
     }
 
@@ -91,14 +76,14 @@ impl PoolLease {
     /// [`Options::max_clock_skew`](crate::Options::max_clock_skew).
     #[must_use]
     pub const fn with_cool_down(mut self, cool_down: Duration) -> Self {
-        self.cool_down = cool_down;
+        self.common.cool_down = cool_down;
         self
     }
 
     /// The same, under a name that survives restarts: its last slot is its own again, if it is free. Several may share one.
     #[must_use]
     pub fn with_identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = Some(identity.into());
+        self.common.identity = Some(identity.into());
         self
     }
 
@@ -107,15 +92,15 @@ impl PoolLease {
     /// slot from the first, which stops at its next renewal: their reserved times are apart even then.
     #[must_use]
     pub fn with_exclusive_identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = Some(identity.into());
-        self.exclusive = true;
+        self.common.identity = Some(identity.into());
+        self.common.exclusive_identity = true;
         self
     }
 
     /// The same, shown with this to people who ask who has the slot.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.common.label = Some(label.into());
         self
     }
 
@@ -130,14 +115,8 @@ impl PoolLease {
             Some((owner, attempts)) => (owner, attempts.saturating_add(1)),
             None => (fresh_owner().map_err(|error| refusal(&error))?, 1),
         };
-        let mut claim = PoolClaim::new(self.pool.clone(), self.size, owner, ttl)
-            .with_attempt(attempt)
-            .with_range(range)
-            .with_cool_down(self.cool_down)
-            .with_id_time();
-        claim.identity.clone_from(&self.identity);
-        claim.exclusive_identity = self.exclusive;
-        claim.label.clone_from(&self.label);
+        let mut claim = self.common.clone().with_attempt(attempt).with_range(range);
+        (claim.owner, claim.ttl) = (owner, ttl);
         let answer = match attempt {
             1 => self.store.claim_slot(claim),
             _ => self.store.reclaim_slot(claim),
@@ -157,7 +136,7 @@ impl PoolLease {
     }
 
     fn acquired(&self, owner: OwnerId, grant: &SlotLease) -> Acquired {
-        let held = SlotRef::new(self.pool.clone(), grant.slot, owner, grant.token, Some(grant.epoch));
+        let held = SlotRef::new(self.common.pool.clone(), grant.slot, owner, grant.token, Some(grant.epoch));
         Acquired::new(grant.slot, LeaseHandle::new(held), grant.ttl)
             .with_window(grant.window)
             .with_store_clock(Some(grant.wall))
@@ -165,11 +144,12 @@ impl PoolLease {
 
     /// Whether somebody else holds what could not be claimed, or has just left it.
     pub(super) fn is_held(&self, why: Unclaimed) -> bool {
-        matches!(why, Unclaimed::Exhausted { next_chance } if next_chance.is_none_or(|wait| wait > self.cool_down))
+        let rests = |wait: Duration| wait > self.common.cool_down;
+        matches!(why, Unclaimed::Exhausted { next_chance } if next_chance.is_none_or(rests))
     }
 
     pub(super) fn rejection(&self, why: Unclaimed) -> AcquireError {
-        let pool = &self.pool;
+        let pool = &self.common.pool;
         match why {
             Unclaimed::Busy => AcquireError::Busy(format!("pool {pool}: {why}")),
             Unclaimed::Exhausted { next_chance: Some(wait) } => AcquireError::Exhausted(format!(
@@ -185,7 +165,7 @@ impl PoolLease {
 
     fn lost(&self, slot: u16, rejected: &Rejected) -> String {
         let Rejected { reason, occupant, vacated, .. } = rejected;
-        let mut why = format!("slot {slot} of pool {}: {reason}", self.pool);
+        let mut why = format!("slot {slot} of pool {}: {reason}", self.common.pool);
         if let Some(holder) = occupant {
             let name = holder.label.as_ref().or(holder.identity.as_ref());
             why += &match name {
@@ -227,7 +207,7 @@ fn refusal(error: &StoreError) -> AcquireError {
 
 impl Strategy for PoolLease {
     fn acquire(&self, lease_duration: Duration, _options: &CallOptions) -> Result<Acquired, AcquireError> {
-        self.claim(self.range, lease_duration)?.map_err(|why| self.rejection(why))
+        self.claim(self.common.range, lease_duration)?.map_err(|why| self.rejection(why))
     }
 
     fn renew(
@@ -268,11 +248,11 @@ impl fmt::Debug for PoolLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolLease")
             .field("engine", &self.store.capabilities().engine)
-            .field("pool", &self.pool)
-            .field("size", &self.size)
-            .field("range", &self.range)
-            .field("identity", &self.identity)
-            .field("exclusive", &self.exclusive)
+            .field("pool", &self.common.pool)
+            .field("size", &self.common.size)
+            .field("range", &self.common.range)
+            .field("identity", &self.common.identity)
+            .field("exclusive", &self.common.exclusive_identity)
             .finish_non_exhaustive()
     }
 }
