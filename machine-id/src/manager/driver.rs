@@ -13,7 +13,8 @@ use std::time::Duration;
 use lease_machines::Window;
 use lease_machines_os::Generation;
 
-use super::machine::{Command, End, Event, Machine, Used};
+use super::machine::Machine;
+use super::words::{Command, End, Event, Used};
 use super::{Notice, Options, Sources, StartError};
 use crate::{
     AcquireError, CallOptions, Clock, Counter, Id, Reason, RenewError, Sortable, Strategy, SystemClock,

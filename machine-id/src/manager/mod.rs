@@ -6,6 +6,7 @@ mod notice;
 mod options;
 mod pacing;
 mod sources;
+mod words;
 
 pub use driver::Manager;
 pub use notice::{Notice, StartError};
