@@ -1,6 +1,6 @@
 //! Random sequences of operations, on the store and on the core: every answer must be the same.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
@@ -16,7 +16,8 @@ pub(super) const CASES: &[Case] =
     &[case("random operations are decided as the core decides", Need::Driven, run)];
 
 const SEQUENCES: u32 = 25;
-const LENGTH: usize = 120;
+/// How many steps a sequence has.
+pub(super) const LENGTH: usize = 120;
 const RESOURCES: u64 = 3;
 
 /// One step of a sequence; what it is about is looked up when it is carried out, so that leaving others out leaves
@@ -33,18 +34,46 @@ enum Step {
 
 /// Which token a step shows.
 #[derive(Clone, Copy, Debug)]
-enum Pick {
+pub(super) enum Pick {
     Current,
     Older,
     Newer,
 }
 
+impl Pick {
+    /// Mostly the one that is current.
+    pub(super) fn any(random: &mut Random) -> Self {
+        match random.below(8) {
+            0 => Self::Older,
+            1 => Self::Newer,
+            _ => Self::Current,
+        }
+    }
+
+    /// The token, of what was issued last and what is held.
+    pub(super) fn token(self, last: u64, current: Option<u64>) -> u64 {
+        match self {
+            Self::Current => current.unwrap_or(last).max(1),
+            Self::Older => last.saturating_sub(1).max(1),
+            Self::Newer => last.saturating_add(1),
+        }
+    }
+}
+
 fn run(context: &Context<'_>) -> Outcome<()> {
+    try_sequences(sequence, |steps| replay(context, steps))
+}
+
+/// Replays sequences of steps, each made of a seed. One that fails is shrunk and shown.
+pub(super) fn try_sequences<S: Clone + fmt::Debug>(
+    sequence: impl Fn(u64) -> Vec<S>,
+    replay: impl Fn(&[S]) -> Outcome<()>,
+) -> Outcome<()> {
     let mut seed = seed()?;
     for _ in 0..SEQUENCES {
         let steps = sequence(seed);
-        if let Err(message) = replay(context, &steps) {
-            let (steps, message) = shrink(steps, message, |steps| replay(context, steps));
+        if let Err(message) = replay(&steps) {
+            let (steps, message) = shrink(steps, message, &replay);
             let mut text = format!("{message}\n    seed {seed} (LEASE_SEED repeats it), shrunk to:");
             for step in &steps {
                 let _ = write!(text, "\n      {step:?}");
@@ -65,10 +94,10 @@ pub(super) fn seed() -> Outcome<u64> {
 }
 
 /// Leaves out whatever the failure does not need.
-pub(super) fn shrink<S: Clone>(
+fn shrink<S: Clone>(
     mut steps: Vec<S>,
     mut message: String,
-    replay: impl Fn(&[S]) -> Outcome<()>,
+    replay: &impl Fn(&[S]) -> Outcome<()>,
 ) -> (Vec<S>, String) {
     let mut chunk = steps.len() / 2;
     while chunk > 0 {
@@ -111,11 +140,7 @@ fn sequence(seed: u64) -> Vec<Step> {
             let owner = 1 + random.below(4);
             let ttl = ttls.get(usize::try_from(random.below(5)).unwrap_or(0)).copied().unwrap_or(1);
             let ttl = Duration::from_millis(ttl);
-            let token = match random.below(8) {
-                0 => Pick::Older,
-                1 => Pick::Newer,
-                _ => Pick::Current,
-            };
+            let token = Pick::any(&mut random);
             match random.below(20) {
                 0..=4 => Step::Pass(Duration::from_micros(random.below(30_000))),
                 5..=10 => Step::Acquire {
@@ -197,12 +222,7 @@ fn life(lives: &[u64], owner: u64) -> u64 {
 
 fn pick(models: &[Model], resource: u64, pick: Pick) -> u64 {
     let model = models.get(usize::try_from(resource).unwrap_or(0));
-    let last = model.map_or(1, Model::last);
-    match pick {
-        Pick::Current => model.and_then(Model::token).unwrap_or(last).max(1),
-        Pick::Older => last.saturating_sub(1).max(1),
-        Pick::Newer => last.saturating_add(1),
-    }
+    pick.token(model.map_or(1, Model::last), model.and_then(Model::token))
 }
 
 /// Asks the store, and takes down what it said.

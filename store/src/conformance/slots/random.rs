@@ -1,13 +1,12 @@
 //! Random sequences of operations on a pool, of the store and of the core: every answer must be the same, and so must what
 //! the pool looks like after it.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, Gone, OwnerId, SlotRange};
 
 use super::super::context::{Context, Outcome, told};
-use super::super::random::{Random, seed, shrink};
+use super::super::random::{LENGTH, Pick, Random, try_sequences};
 use super::super::subject::Need;
 use super::super::{Case, block_on, case};
 use super::POOL;
@@ -20,8 +19,6 @@ use crate::{
 pub(super) const CASES: &[Case] =
     &[case("random operations on a pool are decided as the core decides", Need::SlotsDriven, run)];
 
-const SEQUENCES: u32 = 25;
-const LENGTH: usize = 120;
 const SIZES: [u32; 3] = [3, 4, 6];
 const IDENTITIES: [Option<&str>; 4] = [None, Some("a"), Some("b"), Some("c")];
 
@@ -38,29 +35,8 @@ enum Step {
     Resize { size: u32 },
 }
 
-/// Which token of its slot a step shows.
-#[derive(Clone, Copy, Debug)]
-enum Pick {
-    Current,
-    Older,
-    Newer,
-}
-
 fn run(context: &Context<'_>) -> Outcome<()> {
-    let mut seed = seed()?;
-    for _ in 0..SEQUENCES {
-        let steps = sequence(seed);
-        if let Err(message) = replay(context, &steps) {
-            let (steps, message) = shrink(steps, message, |steps| replay(context, steps));
-            let mut text = format!("{message}\n    seed {seed} (LEASE_SEED repeats it), shrunk to:");
-            for step in &steps {
-                let _ = write!(text, "\n      {step:?}");
-            }
-            return Err(text);
-        }
-        seed = seed.wrapping_add(1);
-    }
-    Ok(())
+    try_sequences(sequence, |steps| replay(context, steps))
 }
 
 fn of<T: Copy>(random: &mut Random, all: &[T], otherwise: T) -> T {
@@ -79,11 +55,7 @@ fn sequence(seed: u64) -> Vec<Step> {
             let by = (random.below(5) == 0).then_some(owner);
             let ttl = millis(&mut random, &[0, 1, 3, 20, 20, 60, 200]);
             let id_time = random.below(3) > 0;
-            let token = match random.below(8) {
-                0 => Pick::Older,
-                1 => Pick::Newer,
-                _ => Pick::Current,
-            };
+            let token = Pick::any(&mut random);
             match random.below(24) {
                 0..=4 => Step::Pass(Duration::from_micros(random.below(30_000))),
                 5..=12 => {
@@ -204,11 +176,7 @@ fn replay(context: &Context<'_>, steps: &[Step]) -> Outcome<()> {
 
 fn pick(model: &PoolModel, slot: u16, pick: Pick) -> u64 {
     let (last, current) = model.tokens(slot);
-    match pick {
-        Pick::Current => current.unwrap_or(last).max(1),
-        Pick::Older => last.saturating_sub(1).max(1),
-        Pick::Newer => last.saturating_add(1),
-    }
+    pick.token(last, current)
 }
 
 /// The slot and the token that the store has issued.
