@@ -8,6 +8,7 @@ mod crew;
 mod engine;
 mod faults;
 mod history;
+mod ids;
 #[cfg(test)]
 mod mutants;
 mod proxy;
@@ -25,22 +26,26 @@ use std::time::Duration;
 
 use engine::ENGINES;
 use record::Counts;
+use report::Outcome;
 
 const USAGE: &str = "\
-usage: chaos [--minutes N] [--engine NAME]... [--seed S] [--at-once] [--write FILE]
+usage: chaos [ids] [--minutes N] [--engine NAME]... [--seed S] [--at-once] [--write FILE]
        chaos check FILE
 
 Runs clients and faults over each engine for N minutes (1), one after the other or all at once, and checks what was
 answered. Prints what was asked, what went wrong on purpose, and what broke a promise; the status is 1 if something did.
-The history of such a run is kept under target/chaos/, and `check` looks at one again.";
+The history of such a run is kept under target/chaos/, and `check` looks at one again. With `ids`, the clients are processes
+that make IDs, and the IDs are what is checked.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["apart", rest @ ..] => apart(rest).map(|()| true),
+        ["maker", rest @ ..] => maker(rest).map(|()| true),
         ["check", file] => again(Path::new(file)),
-        _ => Options::parse(&words).and_then(|options| all(&options)),
+        ["ids", rest @ ..] => Options::parse(rest, ids::ENGINES).and_then(|options| all(&options, with_ids)),
+        _ => Options::parse(&words, ENGINES).and_then(|options| all(&options, with_clients)),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -61,7 +66,7 @@ struct Options {
 }
 
 impl Options {
-    fn parse(words: &[&str]) -> Result<Self, String> {
+    fn parse(words: &[&str], engines: &[&str]) -> Result<Self, String> {
         let mut options = Self {
             length: Duration::from_secs(60),
             engines: Vec::new(),
@@ -94,7 +99,7 @@ impl Options {
             }
         }
         if options.engines.is_empty() {
-            options.engines = ENGINES.iter().map(|&name| name.to_owned()).collect();
+            options.engines = engines.iter().map(|&name| name.to_owned()).collect();
         }
         if let Some(unknown) = options.engines.iter().find(|name| !ENGINES.contains(&name.as_str())) {
             return Err(format!("no engine is called {unknown:?}; there are: {}", ENGINES.join(", ")));
@@ -103,22 +108,33 @@ impl Options {
     }
 }
 
-/// Whether no promise was broken.
-fn all(options: &Options) -> Result<bool, String> {
-    let folder = Path::new("target/chaos");
-    let commit = report::commit();
+/// Where is kept what a violation was found in.
+const FOLDER: &str = "target/chaos";
+
+fn with_clients(engine: &str, options: &Options) -> Result<Outcome, String> {
     let is_terminal = std::io::stderr().is_terminal();
     let progress = move |engine: &str, counts: &Counts| {
         if is_terminal {
             eprintln!("{}", report::progress(engine, counts));
         }
     };
+    let report = run::run(engine, options.seed, options.length, Path::new(FOLDER), &progress)?;
+    Ok(report::outcome(&report))
+}
+
+fn with_ids(engine: &str, options: &Options) -> Result<Outcome, String> {
+    let report = ids::run(engine, options.seed, options.length, Path::new(FOLDER))?;
+    Ok(ids::outcome(&report))
+}
+
+/// Whether no promise was broken.
+fn all(options: &Options, run: fn(&str, &Options) -> Result<Outcome, String>) -> Result<bool, String> {
+    let commit = report::commit();
     let one = |engine: &String| {
         println!("{engine}: seed {}, {} s", options.seed, options.length.as_secs());
-        run::run(engine, options.seed, options.length, folder, &progress)
-            .map_err(|message| format!("{engine}, seed {}: {message}", options.seed))
+        run(engine, options).map_err(|message| format!("{engine}, seed {}: {message}", options.seed))
     };
-    let reports: Vec<Result<run::Report, String>> = if options.at_once {
+    let outcomes: Vec<Result<Outcome, String>> = if options.at_once {
         std::thread::scope(|scope| {
             let runs: Vec<_> =
                 options.engines.iter().map(|engine| scope.spawn(move || one(engine))).collect();
@@ -130,25 +146,20 @@ fn all(options: &Options) -> Result<bool, String> {
         options.engines.iter().map(one).collect()
     };
     let (mut passed, mut failed) = (0, 0);
-    for report in &reports {
-        match report {
-            Ok(report) => {
-                print!("{}", report::text(report));
-                if report.violations.is_empty() && report::is_enough(report) {
-                    passed += 1;
-                } else {
-                    failed += 1;
-                }
-            }
-            Err(message) => {
-                println!("{message}");
-                failed += 1;
-            }
+    for outcome in &outcomes {
+        match outcome {
+            Ok(outcome) => print!("{}", outcome.text),
+            Err(message) => println!("{message}"),
+        }
+        if outcome.as_ref().is_ok_and(|outcome| outcome.is_good) {
+            passed += 1;
+        } else {
+            failed += 1;
         }
     }
     if let Some(file) = &options.write {
-        let reports: Vec<&run::Report> = reports.iter().flatten().collect();
-        report::write(file, &commit, &reports)?;
+        let outcomes: Vec<&Outcome> = outcomes.iter().flatten().collect();
+        report::write(file, &commit, options.length, &outcomes)?;
     }
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
@@ -179,4 +190,11 @@ fn apart(words: &[&str]) -> Result<(), String> {
     };
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     runtime.block_on(scene.run_apart(first as u32, count as u32, life))
+}
+
+/// A process that makes IDs, which a run has started.
+fn maker(words: &[&str]) -> Result<(), String> {
+    let &[url, file, number, seed] = words else { return Err(USAGE.to_owned()) };
+    let (Ok(number), Ok(seed)) = (number.parse(), seed.parse()) else { return Err(USAGE.to_owned()) };
+    ids::make(url, Path::new(file), number, seed)
 }

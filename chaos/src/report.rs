@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::record::Counts;
 use crate::run::Report;
@@ -21,8 +22,27 @@ fn total(counts: &Counts, kind: &str) -> u64 {
     counts.calls.values().filter_map(|of| of.get(kind)).sum()
 }
 
+/// What is told of a run, whatever it was about.
+pub(crate) struct Outcome {
+    pub(crate) text: String,
+    pub(crate) is_good: bool,
+    /// Above it among the results, and in a few words below that.
+    pub(crate) title: String,
+    pub(crate) told: String,
+}
+
+pub(crate) fn outcome(report: &Report) -> Outcome {
+    let calls: u64 = KINDS.iter().map(|kind| total(&report.counts, kind)).sum();
+    Outcome {
+        text: text(report),
+        is_good: report.violations.is_empty() && is_enough(report),
+        title: report.version.clone(),
+        told: format!("{calls} calls, {} violations", report.violations.len()),
+    }
+}
+
 /// A run in which hardly anything happened proves nothing.
-pub(crate) fn is_enough(report: &Report) -> bool {
+fn is_enough(report: &Report) -> bool {
     let faults: u64 = report.counts.faults.values().sum();
     total(&report.counts, "decided") >= 200
         && total(&report.counts, "unknown") >= 1
@@ -30,7 +50,7 @@ pub(crate) fn is_enough(report: &Report) -> bool {
         && report.counts.written >= 20
 }
 
-pub(crate) fn text(report: &Report) -> String {
+fn text(report: &Report) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -77,19 +97,16 @@ pub(crate) fn commit() -> String {
     said.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
-/// Adds the runs to a file of results.
-pub(crate) fn write(file: &Path, commit: &str, reports: &[&Report]) -> Result<(), String> {
-    let mut text = std::fs::read_to_string(file).unwrap_or_default();
-    for report in reports {
-        let calls: u64 = KINDS.iter().map(|kind| total(&report.counts, kind)).sum();
+/// Adds runs that took `asked` each to a file of results.
+pub(crate) fn write(file: &Path, commit: &str, asked: Duration, outcomes: &[&Outcome]) -> Result<(), String> {
+    let mut all = std::fs::read_to_string(file).unwrap_or_default();
+    for Outcome { text, title, told, .. } in outcomes {
         let _ = writeln!(
-            text,
-            "\n## {}, {:.0} minutes, commit {commit}\n\n{calls} calls, {} violations.\n\n```text\n{}```",
-            report.version,
-            report.asked.as_secs_f64() / 60.0,
-            report.violations.len(),
-            self::text(report).trim_start_matches('\n')
+            all,
+            "\n## {title}, {:.0} minutes, commit {commit}\n\n{told}.\n\n```text\n{}```",
+            asked.as_secs_f64() / 60.0,
+            text.trim_start_matches('\n')
         );
     }
-    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+    std::fs::write(file, all).map_err(|error| format!("{}: {error}", file.display()))
 }

@@ -50,13 +50,7 @@ pub(crate) fn run(
     let runtime = Runtime::new().map_err(|error| error.to_string())?;
     let _inside = runtime.enter();
     let recorder = Recorder::in_memory();
-    let random = Random::new(seed, 1);
-    let target = runtime.block_on(async {
-        let (engine, recorder) = (engine.to_owned(), recorder.clone());
-        let started = tokio::task::spawn_blocking(move || start(&engine, random, &recorder)).await;
-        started.map_err(|error| error.to_string())?
-    })?;
-    let target: Arc<dyn Engine> = Arc::from(target);
+    let target = start_engine(&runtime, engine, Random::new(seed, 1), &recorder)?;
     let timeout =
         lease_machines_store::parse_duration(crate::engine::TIMEOUT).map_err(|error| error.to_string())?;
     let plain = second_url(&*target, &target.plain_url());
@@ -114,10 +108,25 @@ pub(crate) fn run(
         violations,
         kept,
     };
-    runtime
-        .block_on(async move { tokio::task::spawn_blocking(move || drop(target)).await })
-        .map_err(|error| error.to_string())?;
+    end_engine(&runtime, target)?;
     Ok(report)
+}
+
+/// What an engine does when it starts and ends blocks.
+pub(crate) fn start_engine(
+    runtime: &Runtime,
+    engine: &str,
+    random: Random,
+    recorder: &Recorder,
+) -> Result<Arc<dyn Engine>, String> {
+    let (engine, recorder) = (engine.to_owned(), recorder.clone());
+    let starting = runtime.spawn_blocking(move || start(&engine, random, &recorder));
+    runtime.block_on(starting).map_err(|error| error.to_string())?.map(Arc::from)
+}
+
+pub(crate) fn end_engine(runtime: &Runtime, target: Arc<dyn Engine>) -> Result<(), String> {
+    let ending = runtime.spawn_blocking(move || drop(target));
+    runtime.block_on(ending).map_err(|error| error.to_string())
 }
 
 /// By how much a task of this process was woken too late, at most: a machine that is busy with other things keeps a client
@@ -236,7 +245,7 @@ pub(crate) async fn look_back(target: &dyn Engine, names: BTreeSet<String>) -> R
     Ok(lines)
 }
 
-fn micros(at: SystemTime) -> u64 {
+pub(crate) fn micros(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
