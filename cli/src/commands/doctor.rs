@@ -52,7 +52,12 @@ impl Doctor {
             vec![Finding::fine("program", concat!("lease ", env!("CARGO_PKG_VERSION"))), chosen.finding()];
         let store = chosen.open_existing()?;
         findings.extend(store.doctor().await.map_err(Failure::of_look)?);
-        findings.push(answers(store.as_ref()).await?);
+        match answers(store.as_ref()).await {
+            Ok(latency) => findings.push(latency),
+            // What was found says why already.
+            Err(_) if findings.iter().any(|finding| finding.severity == Severity::Error) => {}
+            Err(failure) => return Err(failure),
+        }
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let ok = findings.iter().all(|finding| finding.severity < Severity::Error);
         if self.form.json {

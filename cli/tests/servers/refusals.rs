@@ -45,6 +45,18 @@ fn refused_to(commands: &[&str], url: &str, code: i32, words: &[&str]) {
     }
 }
 
+/// The doctor finds this to be an error, whatever other commands come to; what it says has these words, and no password.
+#[track_caller]
+fn diagnosed(url: &str, check: &str, words: &[&str]) {
+    let answer = Answer::of(World::new().bare(["doctor"]).env("LEASE_STORE", url));
+    assert_eq!((answer.code, answer.err.as_str()), (Some(1), ""), "{answer:?}");
+    assert!(!answer.out.contains(PASSWORD), "{answer:?}");
+    let mut lines = answer.out.lines();
+    let found = lines.find(|line| line.split_whitespace().take(2).eq(["error", check]));
+    let told = format!("{}{}", found.unwrap_or_default(), lines.next().unwrap_or_default());
+    assert!(words.iter().all(|word| told.contains(word)), "{answer:?}");
+}
+
 #[test]
 fn a_server_that_is_not_there() {
     let port = free_port().to_string();
@@ -84,8 +96,10 @@ fn a_role_without_rights_at_postgres() {
     Answer::of(World::new().bare(["migrate"]).env("LEASE_STORE", server.url(&schema))).ok();
     server.sql("CREATE ROLE stranger LOGIN");
     let url = format!("postgres://stranger:{PASSWORD}@127.0.0.1:{}/postgres?schema={schema}", server.port);
-    let commands: Vec<&str> = COMMANDS.into_iter().filter(|words| *words != "migrate").collect();
+    let commands: Vec<&str> =
+        COMMANDS.into_iter().filter(|words| !["migrate", "doctor"].contains(words)).collect();
     refused_to(&commands, &url, 77, &["lease migrate --print"]);
+    diagnosed(&url, "rights", &["USAGE on the schema", "SELECT on lease_row", "lease migrate --print"]);
 }
 
 #[test]
@@ -105,6 +119,7 @@ fn a_standby_of_postgres() {
     let standby = Server::standby_of(&primary);
     let deciding = ["acquire s --ttl 1m", "epoch open --yes", "prune --older-than 1d"];
     refused_to(&deciding, &standby.url(&schema), 69, &["standby"]);
+    diagnosed(&standby.url(&schema), "role", &["a standby", "name the primary"]);
 }
 
 #[test]
@@ -121,12 +136,16 @@ fn a_replica_of_redis() {
     }
     let deciding = ["acquire s --ttl 1m", "epoch open --yes", "prune --older-than 1d"];
     refused_to(&deciding, &replica.url("namespace=default"), 69, &["replica"]);
+    diagnosed(&replica.url("namespace=default"), "role", &["a replica", "name the primary"]);
 }
 
 #[test]
 fn a_redis_that_throws_keys_away() {
     let server = RedisServer::start(&[DURABLE, &["--maxmemory-policy", "allkeys-lru"]].concat());
-    refused(&server.url("namespace=default"), 78, &["allkeys-lru", "noeviction"]);
+    let (url, words) = (server.url("namespace=default"), ["allkeys-lru", "noeviction"]);
+    let commands: Vec<&str> = COMMANDS.into_iter().filter(|words| *words != "doctor").collect();
+    refused_to(&commands, &url, 78, &words);
+    diagnosed(&url, "eviction", &words);
 }
 
 #[test]

@@ -1,26 +1,23 @@
 //! What weakens the promises of a cluster.
 
-use std::cmp::Reverse;
-
 use etcd_client::{AlarmAction, AlarmType, Client, StatusResponse};
 
 use super::hub::Hub;
+use crate::server::with_epoch;
 use crate::{Finding, Severity, StoreError};
 
 impl Hub {
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
         let deadline = self.link.deadline();
-        let epochal = self.epochal(deadline).await?;
-        let call = |error: StoreError| error.nothing_changed();
         let status = self.link.call(deadline, |mut client: Client| async move { client.status().await });
-        let status = status.await.map_err(call)?;
+        let status = status.await.map_err(StoreError::nothing_changed)?;
         let members =
             self.link.call(deadline, |mut client: Client| async move { client.member_list().await });
         let alarms = self.link.call(deadline, |mut client: Client| async move {
             client.alarm(AlarmAction::Get, AlarmType::None, None).await
         });
-        let mut findings =
-            vec![version(status.version()), Finding::fine("epoch", epochal.standing.epoch.to_string())];
+        let mut findings = vec![version(status.version())];
+        findings.extend(learner(&status));
         findings.extend(leader(&status));
         findings.push(space(&status));
         match members.await {
@@ -47,8 +44,8 @@ impl Hub {
                 "add tls=1, or cafile=FILE, where it is not a network of your own",
             )
         });
-        findings.sort_by_key(|finding| Reverse(finding.severity));
-        Ok(findings)
+        let epochal = self.epochal(self.link.deadline()).await;
+        with_epoch(findings, epochal.map(|epochal| epochal.standing.epoch))
     }
 }
 
@@ -58,6 +55,13 @@ fn version(found: &str) -> Finding {
         return Finding::fine("version", format!("etcd {found}"));
     }
     Finding::new(Severity::Error, "version", format!("etcd {found}"), "etcd 3.4 or later is needed")
+}
+
+fn learner(status: &StatusResponse) -> Option<Finding> {
+    status.is_learner().then(|| {
+        let found = "a learner, which has no vote: it decides nothing";
+        Finding::new(Severity::Error, "role", found, "name members that vote, or promote it")
+    })
 }
 
 fn leader(status: &StatusResponse) -> Option<Finding> {
@@ -113,4 +117,23 @@ fn space(status: &StatusResponse) -> Finding {
 
 fn untold(check: &'static str, error: &StoreError) -> Finding {
     Finding::new(Severity::Note, check, format!("could not be asked: {error}"), "ask as a user who may")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_version_is_an_error() {
+        for (found, severity) in [
+            ("2.3.8", Severity::Error),
+            ("3.3.27", Severity::Error),
+            ("3.4.0", Severity::Fine),
+            ("3.6.1", Severity::Fine),
+        ] {
+            let told = version(found);
+            assert_eq!((told.severity, told.found), (severity, format!("etcd {found}")));
+            assert!(told.mend.is_none_or(|mend| mend.contains("3.4 or later")));
+        }
+    }
 }

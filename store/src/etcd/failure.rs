@@ -44,6 +44,11 @@ fn of_status(at: &dyn Fn(ErrorKind, String) -> StoreError, status: &Status) -> S
             ),
         )
         .nothing_changed(),
+        // It is not passed on to the others.
+        _ if has("not supported for learner") => {
+            at(ErrorKind::Unreachable, format!("it is a learner, which decides nothing ({said})"))
+                .nothing_changed()
+        }
         _ if has("too many requests") || has("requested lease not found") || has("not leader") => {
             at(ErrorKind::Busy, said.to_owned())
         }

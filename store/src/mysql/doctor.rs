@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::failure::failed;
-use super::link::{Link, Target};
+use mysql_async::Error;
+
+use super::call::Call;
+use super::failure::{NO_RIGHT_TO_ROUTINE, NO_RIGHT_TO_TABLE, failed};
+use super::link::{self, Link, Target};
 use super::schema::is_new_enough;
-use crate::server::{clock, wall_millis};
+use crate::server::{clock, rights, wall_millis};
 use crate::{Finding, Severity, StoreError};
 
 /// What is looked at among the settings; a server that does not know one of them leaves it out.
@@ -27,6 +30,7 @@ const SETTINGS: [&str; 13] = [
 
 pub(super) async fn examine(target: &Target, link: &mut Link) -> Result<Vec<Finding>, StoreError> {
     let error = |error| failed(&target.place, "looking at the settings", error).nothing_changed();
+    link.query(&link::settings(target)).await.map_err(error)?;
     let text = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{}')", SETTINGS.join("','"));
     let rows = link.query(&text).await.map_err(error)?;
     let found: HashMap<String, String> =
@@ -39,8 +43,28 @@ pub(super) async fn examine(target: &Target, link: &mut Link) -> Result<Vec<Find
         findings.push(clock(server, before, after));
     }
     findings.push(old_snapshots(link).await);
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings.push(rights(&lacking(link).await.join(", ")));
     Ok(findings)
+}
+
+/// Each right that the store's calls need, a question that changes nothing and is refused without it, and the refusal. Where
+/// something else is in the way, nothing is known of the right, and that shows elsewhere.
+const RIGHTS: [(&str, &str, u16); 5] = [
+    ("SELECT", "SELECT 1 FROM lease_row WHERE FALSE", NO_RIGHT_TO_TABLE),
+    ("INSERT", "EXPLAIN INSERT INTO lease_floor (id, floor) VALUES (2, 0)", NO_RIGHT_TO_TABLE),
+    ("UPDATE", "EXPLAIN UPDATE lease_floor SET floor = 0 WHERE FALSE", NO_RIGHT_TO_TABLE),
+    ("DELETE", "EXPLAIN DELETE FROM lease_row WHERE FALSE", NO_RIGHT_TO_TABLE),
+    ("EXECUTE", Call::Epoch.text(), NO_RIGHT_TO_ROUTINE),
+];
+
+async fn lacking(link: &mut Link) -> Vec<&'static str> {
+    let mut lacking = Vec::new();
+    for (right, question, refusal) in RIGHTS {
+        if matches!(link.query(question).await, Err(Error::Server(told)) if told.code == refusal) {
+            lacking.push(right);
+        }
+    }
+    lacking
 }
 
 fn settings(found: &HashMap<String, String>) -> Vec<Finding> {
@@ -145,5 +169,30 @@ async fn old_snapshots(link: &mut Link) -> Finding {
             format!("a transaction has been open for {oldest} s: resources that are decided often grow slow"),
             "end it (information_schema.INNODB_TRX)",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, value: &str) -> Finding {
+        let settings = HashMap::from([(name.to_owned(), value.to_owned())]);
+        super::settings(&settings).into_iter().find(|finding| finding.check == name).unwrap()
+    }
+
+    #[test]
+    fn an_old_version_is_an_error() {
+        for (version, severity) in [
+            ("5.7.44-log", Severity::Error),
+            ("8.0.18", Severity::Error),
+            ("10.5.29-MariaDB", Severity::Error),
+            ("8.0.19", Severity::Fine),
+            ("10.11.6-MariaDB-0+deb12u1", Severity::Fine),
+        ] {
+            let told = found("version", version);
+            assert_eq!((told.severity, told.found.as_str()), (severity, version));
+            assert!(told.mend.is_none_or(|mend| mend.contains("MariaDB 10.6 or later")));
+        }
     }
 }

@@ -51,6 +51,8 @@ const LOGGING: u16 = 1598;
 const KILLED: u16 = 1927;
 pub(super) const NO_SUCH_TABLE: u16 = 1146;
 pub(super) const NO_SUCH_ROUTINE: u16 = 1305;
+pub(super) const NO_RIGHT_TO_TABLE: u16 = 1142;
+pub(super) const NO_RIGHT_TO_ROUTINE: u16 = 1370;
 
 fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
     const NOT_SET_UP: &str = "it was never set up, or was wiped (`lease migrate` sets it up): ";
@@ -64,7 +66,7 @@ fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
         SHUTDOWN | ERROR_DURING_COMMIT | INTERRUPTED | KILLED => (ErrorKind::Unreachable, ""),
         1290 | 1792 | 1836 => (ErrorKind::Unreachable, READ_ONLY),
         NO_SUCH_TABLE | NO_SUCH_ROUTINE | 45002 => (ErrorKind::NotSetUp, NOT_SET_UP),
-        1142 | 1143 | 1227 | 1370 => {
+        NO_RIGHT_TO_TABLE | 1143 | 1227 | NO_RIGHT_TO_ROUTINE => {
             (ErrorKind::Permission, "the account lacks a right (`lease migrate --print` shows the GRANT): ")
         }
         1044 | 1045 | 1130 | 1698 => (ErrorKind::Permission, ""),

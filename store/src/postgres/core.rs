@@ -7,11 +7,12 @@ use tokio_postgres::Row;
 
 use super::answer::{self, Told};
 use super::calls::{self, Call, Parameter, bytes, span};
+use super::doctor::examine;
 use super::failure::{Place, failed};
 use super::link::{Link, Target};
 use crate::decide::LEAP;
-use crate::server::{Pool, Taken};
-use crate::{Epoch, ErrorKind, Inspection, LeaseRef, Pruned, ResourceName, StoreError};
+use crate::server::{self, Pool, Taken};
+use crate::{Epoch, ErrorKind, Finding, Inspection, LeaseRef, Pruned, ResourceName, StoreError};
 
 /// Prunes as many resources in one transaction as a first grant can wait for.
 const AT_ONCE: i32 = 2_000;
@@ -203,6 +204,26 @@ impl Core {
             ErrorKind::Busy,
             format!("{} has changed its timeline twice within one request", self.target.place),
         ))
+    }
+
+    pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
+        let (target, until) = (&self.target, Instant::now() + self.target.options.limits.timeout);
+        let examined = timeout_at(until, async {
+            if self.lent {
+                let taken = self.take().await?;
+                let found = examine(target, &taken.link, None).await;
+                self.pool.put_back(taken);
+                return found;
+            }
+            // One for decisions looks for the tables first. A standby does not get past that, nor a role without rights.
+            let (link, tag) = Link::open(target).await?;
+            examine(target, &link, tag.as_deref()).await
+        });
+        let found = examined.await.unwrap_or_else(|_| {
+            let message = format!("{} did not say what it is set to in time", target.place);
+            Err(StoreError::new(ErrorKind::Unreachable, message).nothing_changed())
+        });
+        server::with_epoch(found?, self.epoch().await)
     }
 }
 

@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 
 use super::failure::failed;
 use super::link::{Link, Target};
-use crate::server::{clock, wall_millis};
+use crate::server::{clock, rights, wall_millis};
 use crate::{Finding, Severity, StoreError};
 
 /// Every setting as its own text, in this order.
@@ -15,7 +15,8 @@ const LOOK: &str = "SELECT current_setting('server_version'), current_setting('s
     coalesce((SELECT extract(epoch FROM max(clock_timestamp() - a.xact_start))::bigint FROM pg_stat_activity AS a \
         WHERE a.datname = current_database() AND a.backend_xmin IS NOT NULL), 0), \
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
-    current_setting('synchronous_standby_names')";
+    current_setting('synchronous_standby_names'), current_setting('transaction_read_only'), \
+    current_setting('lease_machines.tag', true)";
 
 /// What of the rights that `migrate` prints the role lacks, in one line.
 const RIGHTS: &str = "SELECT coalesce(string_agg(lacking.what, ', ' ORDER BY lacking.what), '') FROM ( \
@@ -23,30 +24,32 @@ const RIGHTS: &str = "SELECT coalesce(string_agg(lacking.what, ', ' ORDER BY lac
         unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted (privilege) \
         WHERE c.relnamespace = to_regnamespace($1) AND c.relkind = 'r' AND c.relname LIKE 'lease\\_%' \
         AND NOT has_table_privilege(c.oid, wanted.privilege) \
+    UNION ALL SELECT 'USAGE on the schema' WHERE NOT has_schema_privilege(to_regnamespace($1)::oid, 'USAGE') \
     UNION ALL SELECT format('EXECUTE on %s', p.proname) FROM pg_proc AS p \
         WHERE p.pronamespace = to_regnamespace($1) AND p.proname LIKE 'lease\\_%' \
         AND NOT has_function_privilege(p.oid, 'EXECUTE')) AS lacking";
 
-pub(super) async fn examine(target: &Target, link: &Link) -> Result<Vec<Finding>, StoreError> {
+/// Looks at a connection that was made with this tag, if with any.
+pub(super) async fn examine(
+    target: &Target,
+    link: &Link,
+    tag: Option<&str>,
+) -> Result<Vec<Finding>, StoreError> {
     let error = |error| failed(&target.place, "looking at the settings", error).nothing_changed();
     let before = wall_millis();
     let rows = link.client().query_typed(LOOK, &[]).await.map_err(error)?;
     let after = wall_millis();
-    let mut findings = Vec::new();
+    let (mut findings, mut kept) = (Vec::new(), None::<String>);
     if let Some(row) = rows.first() {
         settings(row, &mut findings).map_err(error)?;
         findings.push(clock(row.try_get(8).map_err(error)?, before, after));
+        kept = row.try_get(11).map_err(error)?;
     }
     let schema = target.options.quoted_schema();
     let rows = link.client().query_typed(RIGHTS, &[(&schema, Type::TEXT)]).await.map_err(error)?;
     let lacking: String = rows.first().map_or(Ok(String::new()), |row| row.try_get(0)).map_err(error)?;
-    findings.push(if lacking.is_empty() {
-        Finding::fine("rights", "all that the store's calls need")
-    } else {
-        let mend = "grant what `lease migrate --print` lists";
-        Finding::new(Severity::Error, "rights", format!("the role lacks {lacking}"), mend)
-    });
-    findings.push(if link.is_direct() {
+    findings.push(rights(&lacking));
+    findings.push(if tag.is_some() && kept.as_deref() == tag {
         Finding::fine("connection", "direct: statements are prepared")
     } else {
         Finding::new(
@@ -56,17 +59,11 @@ pub(super) async fn examine(target: &Target, link: &Link) -> Result<Vec<Finding>
             "a direct connection answers sooner",
         )
     });
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
 }
 
 fn settings(row: &Row, findings: &mut Vec<Finding>) -> Result<(), tokio_postgres::Error> {
-    let (version, number): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
-    findings.push(if number >= 130_000 {
-        Finding::fine("version", version)
-    } else {
-        Finding::new(Severity::Error, "version", version, "PostgreSQL 13 or later is needed")
-    });
+    findings.push(version(row.try_get(0)?, row.try_get(1)?));
     for (column, check, mend) in [
         (2, "fsync", "with fsync=off a crash of the machine loses grants that were answered: set fsync=on"),
         (3, "full_page_writes", "with full_page_writes=off a crash can damage the tables: set it on"),
@@ -96,10 +93,7 @@ fn settings(row: &Row, findings: &mut Vec<Finding>) -> Result<(), tokio_postgres
             "ALTER ROLE … SET default_transaction_isolation = 'read committed'",
         )
     });
-    if row.try_get(6)? {
-        let mend = "name the primary, or add target_session_attrs=read-write";
-        findings.push(Finding::new(Severity::Error, "role", "a standby: it decides nothing", mend));
-    }
+    findings.push(role(row.try_get(6)?, row.try_get(10)?));
     let oldest: i64 = row.try_get(7)?;
     findings.push(if oldest < 300 {
         Finding::fine("old snapshots", "none older than 5 minutes in this database")
@@ -123,4 +117,43 @@ fn settings(row: &Row, findings: &mut Vec<Finding>) -> Result<(), tokio_postgres
         Finding::fine("failover", format!("commits wait for {standbys}"))
     });
     Ok(())
+}
+
+/// As the server says it, and as a number: 130004 is 13.4.
+fn version(found: String, number: i32) -> Finding {
+    if number >= 130_000 {
+        return Finding::fine("version", found);
+    }
+    Finding::new(Severity::Error, "version", found, "PostgreSQL 13 or later is needed")
+}
+
+/// Whether it is a standby, and whether a transaction may write unless it says otherwise.
+fn role(standby: bool, read_only: &str) -> Finding {
+    let (found, mend) = match (standby, read_only) {
+        (true, _) => ("a standby", "name the primary, or add target_session_attrs=read-write"),
+        (false, "off") => return Finding::fine("role", "a primary, which may be written to"),
+        (false, _) => {
+            ("read-only", "name the primary, or set default_transaction_read_only=off for this role")
+        }
+    };
+    Finding::new(Severity::Error, "role", format!("{found}: it decides nothing"), mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_version_is_an_error() {
+        for (found, number, severity) in [
+            ("9.6.24", 90_624, Severity::Error),
+            ("12.22 (Debian 12.22-1)", 120_022, Severity::Error),
+            ("13.0", 130_000, Severity::Fine),
+            ("18.1", 180_001, Severity::Fine),
+        ] {
+            let told = version(found.to_owned(), number);
+            assert_eq!((told.severity, told.found.as_str()), (severity, found));
+            assert!(told.mend.is_none_or(|mend| mend.contains("13 or later")));
+        }
+    }
 }

@@ -137,11 +137,6 @@ impl Link {
         self.client.is_closed()
     }
 
-    /// Whether statements are given names here.
-    pub(super) fn is_direct(&self) -> bool {
-        self.direct
-    }
-
     /// Ends it at once, whatever it waits for.
     pub(super) fn cut(self) {
         if let Some(task) = self.task {

@@ -14,12 +14,11 @@ use super::calls::{
     self, Call, Calls, bits, bytes, number, some_bits, some_bytes, some_small, span, text, truth,
 };
 use super::core::Core;
-use super::doctor;
 use super::link::{Link, Target};
 use super::options::PostgresOptions;
 use super::{passwords, schema, tls, url};
 use crate::pool::{pool_name, slot_named};
-use crate::server::{self, Driver, Pool};
+use crate::server::{Driver, Pool};
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
     LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
@@ -334,14 +333,7 @@ impl Store for PostgresStore {
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
-        self.run(move |core| async move {
-            let taken = core.take().await?;
-            let findings = doctor::examine(&core.target, &taken.link).await;
-            core.pool.put_back(taken);
-            let mut findings = findings?;
-            findings.push(server::epoch(core.epoch().await));
-            Ok(findings)
-        })
+        self.run(|core| async move { core.doctor().await })
     }
 }
 

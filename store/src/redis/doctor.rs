@@ -3,29 +3,29 @@
 use redis::Value;
 
 use super::core::Core;
-use super::script::Keys;
+use super::link::Examined;
 use super::server::Server;
 use crate::decide::micros;
+use crate::server::{rights, with_epoch};
 use crate::{Finding, Severity, StoreError};
 
 pub(super) async fn look(core: &Core) -> Result<Vec<Finding>, StoreError> {
-    let deadline = core.link.deadline();
-    let live = core.ready(deadline).await?;
-    let epoch = core.epoch().await?;
-    let time =
-        core.link.ask(&live, &redis::cmd("TIME"), deadline).await.map_err(StoreError::nothing_changed)?;
-    let server = &live.server;
+    let Examined { server, time, lacking } = core.link.examine(core.link.deadline()).await?;
+    let refused = server.unusable();
     let mut findings = vec![
         Finding::fine("server", format!("{} {}", server.product, server.version)),
-        Finding::fine("epoch", epoch.to_string()),
-        Finding::fine("eviction", "maxmemory-policy is noeviction: nothing is thrown away"),
-        durability(server),
-        replicas(server, core.options.replicas),
-        clock(&time),
+        durability(&server),
+        replicas(&server, core.options.replicas),
+        rights(&lacking.join(", ")),
     ];
-    findings.extend(memory(server));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok(findings)
+    if refused.iter().all(|why| why.check != "eviction") {
+        findings.push(Finding::fine("eviction", "maxmemory-policy is noeviction: nothing is thrown away"));
+    }
+    findings.extend(time.as_ref().map(clock));
+    findings.extend(memory(&server));
+    findings
+        .extend(refused.into_iter().map(|why| Finding::new(Severity::Error, why.check, why.found, why.mend)));
+    with_epoch(findings, core.epoch().await)
 }
 
 fn durability(server: &Server) -> Finding {
@@ -105,17 +105,4 @@ fn memory(server: &Server) -> Option<Finding> {
     } else {
         Finding::fine("memory", found)
     })
-}
-
-/// The commands that give a user what the store needs.
-pub(super) fn rights(namespace: &str) -> String {
-    let pattern = Keys::new(namespace).pattern();
-    format!(
-        "# Redis has no tables: migrating writes {} hashes with a random epoch. A user who may not do everything needs:\n\
-         ACL SETUSER lease on >PASSWORD resetkeys ~{pattern} -@all +evalsha +eval +script|load +info +config|get +time \
-         +wait +select +hmget +hget +hset +hsetnx +hgetall +hdel +lpush +ltrim +lrange +llen +lindex +rpop +rpush +del +set +exists \
-         +hkeys +zadd +zrem +zrange +zrangebyscore +zrevrangebyscore +zcard +zcount +setbit +getbit +bitpos\n\
-         # +config|get is used for appendfsync and dir alone: without it every restart of the server opens a new epoch.\n",
-        super::script::BUCKETS
-    )
 }

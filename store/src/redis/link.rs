@@ -15,7 +15,7 @@ use super::address::Address;
 use super::answer::{not_set_up, other_version, text};
 use super::script::{self, HELLO, Keys, VERSION};
 use super::server::Server;
-use super::{RedisOptions, failure, tls};
+use super::{RedisOptions, failure, rights, tls};
 use crate::{Epoch, ErrorKind, StoreError};
 
 /// Where connections come from.
@@ -52,6 +52,15 @@ pub(super) enum Standing {
     Kept,
     /// It may have lost some of it: a new epoch is due in place of this one.
     Lost(Epoch),
+}
+
+/// What a doctor is told.
+pub(super) struct Examined {
+    pub(super) server: Server,
+    /// The answer to `TIME`, where it may be asked.
+    pub(super) time: Option<Value>,
+    /// What of its rights the user lacks.
+    pub(super) lacking: Vec<String>,
 }
 
 pub(super) struct Link {
@@ -100,9 +109,15 @@ impl Link {
 
     async fn connect(&self) -> Result<Live, StoreError> {
         let over = Arc::new(AtomicBool::new(false));
-        let connection = match &self.target {
+        let connection = self.open(&over).await?;
+        self.look_over(connection, over).await
+    }
+
+    /// A connection on which nothing was asked yet.
+    async fn open(&self, over: &Arc<AtomicBool>) -> Result<MultiplexedConnection, StoreError> {
+        match &self.target {
             Target::Client(client) => {
-                client.get_multiplexed_async_connection().await.map_err(|error| self.failed(error))?
+                client.get_multiplexed_async_connection().await.map_err(|error| self.failed(error))
             }
             Target::Address(address) => {
                 let stream =
@@ -114,13 +129,12 @@ impl Link {
                 let _ = stream.set_nodelay(true);
                 if address.tls {
                     let stream = tls::wrap(stream, &address.host).await?;
-                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, &over)?
+                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, over)
                 } else {
-                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, &over)?
+                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, over)
                 }
             }
-        };
-        self.look_over(connection, over).await
+        }
     }
 
     fn drive(
@@ -137,63 +151,50 @@ impl Link {
         Ok(connection)
     }
 
+    /// What a server says of itself, also one that cannot be used.
+    async fn server(&self, connection: &mut MultiplexedConnection) -> Result<Server, StoreError> {
+        let info = asked(connection, &redis::cmd("INFO")).await.map_err(|error| self.failed(error))?;
+        let mut config = Vec::new();
+        for name in ["appendfsync", "dir"] {
+            // Managed servers do not let it be asked.
+            let mut ask = redis::cmd("CONFIG");
+            ask.arg("GET").arg(name);
+            match asked(connection, &ask).await {
+                Ok(answer) => config.push(answer),
+                Err(error) if error.is_io_error() => return Err(self.failed(error)),
+                Err(_) => {}
+            }
+        }
+        Ok(Server::read(&text(&info).unwrap_or_default(), &config))
+    }
+
+    /// For the doctor, on a connection of its own: one for decisions is not to be had where something is wrong.
+    pub(super) async fn examine(&self, deadline: Instant) -> Result<Examined, StoreError> {
+        let examining = async {
+            let mut connection = self.open(&Arc::default()).await?;
+            let server = self.server(&mut connection).await?;
+            let time = asked(&mut connection, &redis::cmd("TIME")).await.ok();
+            let lacking = rights::lacking(&mut connection, &self.keys).await;
+            Ok(Examined { server, time, lacking })
+        };
+        let examined = timeout_at(deadline, examining).await;
+        examined.unwrap_or_else(|_| Err(self.late("did not answer"))).map_err(StoreError::nothing_changed)
+    }
+
     /// What kind of server it is, and whether it still has what it answered.
     async fn look_over(
         &self,
         mut connection: MultiplexedConnection,
         over: Arc<AtomicBool>,
     ) -> Result<Live, StoreError> {
-        let info = asked(&mut connection, &redis::cmd("INFO")).await.map_err(|error| self.failed(error))?;
-        let mut config = Vec::new();
-        for name in ["appendfsync", "dir"] {
-            // Managed servers do not let it be asked.
-            let mut ask = redis::cmd("CONFIG");
-            ask.arg("GET").arg(name);
-            match asked(&mut connection, &ask).await {
-                Ok(answer) => config.push(answer),
-                Err(error) if error.is_io_error() => return Err(self.failed(error)),
-                Err(_) => {}
-            }
+        let server = self.server(&mut connection).await?;
+        if let Some(why) = server.unusable().into_iter().next() {
+            return Err(StoreError::new(why.kind, format!("{}: {}", self.target, why.found)));
         }
-        let server = Server::read(&text(&info).unwrap_or_default(), &config);
-        self.usable(&server)?;
         load_scripts(&mut connection).await.map_err(|error| self.failed(error))?;
         let mut live = Live { connection, over, server: Arc::new(server), standing: Standing::Kept };
         live.standing = self.hello(&live).await?;
         Ok(live)
-    }
-
-    fn usable(&self, server: &Server) -> Result<(), StoreError> {
-        let refused = |message: String| {
-            Err(StoreError::new(ErrorKind::Configuration, format!("{}: {message}", self.target)))
-        };
-        if server.run.is_empty() {
-            return refused(
-                "it does not say what it is (INFO): expected a Redis or Valkey server".to_owned(),
-            );
-        }
-        if server.is_old() {
-            return refused(format!("it is {} {}, expected at least 6.2", server.product, server.version));
-        }
-        if server.clustered {
-            return refused(failure::cluster());
-        }
-        if !server.eviction.is_empty() && server.eviction != "noeviction" {
-            return refused(format!(
-                "its maxmemory-policy is {}, under which it throws leases away when memory runs short: expected noeviction",
-                server.eviction
-            ));
-        }
-        // What it says of its log then is not true later: recorded so, the next restart would be taken for a loss.
-        if server.loading {
-            let message = format!("{}: it is still loading its data", self.target);
-            return Err(StoreError::new(ErrorKind::Unreachable, message));
-        }
-        if server.replica {
-            let message = format!("{}: it is a replica, which decides nothing", self.target);
-            return Err(StoreError::new(ErrorKind::Unreachable, message));
-        }
-        Ok(())
     }
 
     /// Asks the store whether this server goes on with its history.
@@ -294,7 +295,7 @@ impl Link {
 }
 
 /// The driver takes an error that the server answers for a value.
-async fn asked(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
+pub(super) async fn asked(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
     connection.send_packed_command(cmd).await.and_then(Value::extract_error)
 }
 

@@ -11,6 +11,7 @@ mod marks;
 mod options;
 mod renew;
 mod request;
+mod rights;
 mod script;
 mod server;
 mod slots;

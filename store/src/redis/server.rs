@@ -3,6 +3,8 @@
 use redis::Value;
 
 use super::answer::text;
+use super::failure::cluster;
+use crate::ErrorKind;
 
 /// The parts of `INFO` and `CONFIG GET` that matter here.
 #[derive(Clone, Default, Debug)]
@@ -24,6 +26,15 @@ pub(super) struct Server {
     /// `None` where the server does not let it be asked.
     pub(super) fsync: Option<String>,
     pub(super) used_memory: u64,
+}
+
+/// Why a server cannot be used.
+pub(super) struct Unusable {
+    /// What was looked at, for the doctor.
+    pub(super) check: &'static str,
+    pub(super) kind: ErrorKind,
+    pub(super) found: String,
+    pub(super) mend: &'static str,
 }
 
 impl Server {
@@ -71,8 +82,43 @@ impl Server {
         self.aof && self.fsync.as_deref() == Some("always")
     }
 
+    /// Everything for which it is refused, what cannot be helped first.
+    pub(super) fn unusable(&self) -> Vec<Unusable> {
+        let mut all = Vec::new();
+        let mut add = |check, kind, found, mend| all.push(Unusable { check, kind, found, mend });
+        if self.run.is_empty() {
+            let found = "it does not say what it is (INFO): expected a Redis or Valkey server".to_owned();
+            add("server", ErrorKind::Configuration, found, "name another server");
+            return all;
+        }
+        if self.is_old() {
+            let found = format!("it is {} {}, expected at least 6.2", self.product, self.version);
+            add("version", ErrorKind::Configuration, found, "use a newer one");
+        }
+        if self.clustered {
+            add("cluster", ErrorKind::Configuration, cluster(), "name a server of its own");
+        }
+        if !self.eviction.is_empty() && self.eviction != "noeviction" {
+            let found = format!(
+                "its maxmemory-policy is {}, under which it throws leases away when memory runs short: expected noeviction",
+                self.eviction
+            );
+            add("eviction", ErrorKind::Configuration, found, "set maxmemory-policy noeviction");
+        }
+        // What it says of its log then is not true later: recorded so, the next restart would be taken for a loss.
+        if self.loading {
+            let found = "it is still loading its data".to_owned();
+            add("loading", ErrorKind::Unreachable, found, "wait until it has");
+        }
+        if self.replica {
+            let found = "it is a replica, which decides nothing".to_owned();
+            add("role", ErrorKind::Unreachable, found, "name the primary");
+        }
+        all
+    }
+
     /// Redis counts on from 6.2; Valkey began at 7.2.
-    pub(super) fn is_old(&self) -> bool {
+    fn is_old(&self) -> bool {
         let mut parts = self.version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         self.product == "Redis" && version < (6, 2)
@@ -89,6 +135,28 @@ mod tests {
         assert!(old("redis_version:6.0.16\r\n") && old("redis_version:5.9.9\r\n") && old(""));
         assert!(!old("redis_version:6.2.0\r\n") && !old("redis_version:10.0.0\r\n"));
         assert!(!old("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n"));
+    }
+
+    #[test]
+    fn all_is_said_for_which_a_server_is_refused() {
+        let refused = |info: &str| {
+            let all = Server::read(info, &[]).unusable();
+            all.iter().map(|one| format!("{}: {}", one.check, one.found)).collect::<Vec<_>>()
+        };
+        let right = "redis_version:6.2.0\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
+        assert!(refused(right).is_empty());
+        assert_eq!(
+            refused("redis_version:6.0.16\r\nrun_id:1\r\nrole:slave\r\n"),
+            [
+                "version: it is Redis 6.0.16, expected at least 6.2",
+                "role: it is a replica, which decides nothing"
+            ]
+        );
+        let wrong = refused(
+            "redis_version:7.0.15\r\nrun_id:1\r\ncluster_enabled:1\r\nmaxmemory_policy:allkeys-lru\r\n",
+        );
+        assert!(wrong[0].starts_with("cluster: ") && wrong[1].contains("allkeys-lru"), "{wrong:?}");
+        assert_eq!(refused("").len(), 1);
     }
 
     #[test]

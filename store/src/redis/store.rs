@@ -9,7 +9,7 @@ use super::answer::Reply;
 use super::core::Core;
 use super::link::Target;
 use super::request::Request;
-use super::{RedisOptions, address, doctor};
+use super::{RedisOptions, address, doctor, rights};
 use crate::pool::pool_name;
 use crate::server::Driver;
 use crate::{
@@ -100,7 +100,7 @@ impl RedisStore {
     /// The rights that a user needs who is not allowed everything, as commands to read or to run by hand.
     #[must_use]
     pub fn rights(&self) -> String {
-        doctor::rights(&self.core.options.namespace)
+        rights::printed(&self.core.options.namespace)
     }
 
     /// One request, and what its answer means.

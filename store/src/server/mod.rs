@@ -4,7 +4,6 @@
 #[cfg(feature = "postgres")]
 mod claims;
 mod driver;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod findings;
 mod here;
 mod poll;
@@ -19,8 +18,11 @@ mod url;
 #[cfg(feature = "postgres")]
 pub(crate) use claims::{ONE_SLOT_AN_OWNER, claim, not_granted};
 pub(crate) use driver::Driver;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+pub(crate) use findings::rights;
+pub(crate) use findings::with_epoch;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(crate) use findings::{clock, epoch, wall_millis};
+pub(crate) use findings::{clock, wall_millis};
 pub(crate) use here::Here;
 pub(crate) use poll::poll;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

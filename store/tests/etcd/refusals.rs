@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, PermissionType};
+use etcd_client::{Client, MemberAddOptions, PermissionType};
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{ErrorKind, EtcdStore, Store, StoreError, Undecided};
+use lease_machines_store::{ErrorKind, EtcdStore, Severity, Store, StoreError, Undecided};
 
 use crate::help::{claim, granted};
 use crate::servers::etcd::{EtcdServer, namespace};
@@ -111,4 +111,48 @@ fn keys_of_something_else_are_told_so() {
     put("version=99&epoch=0123456789abcdef");
     let error = error_of(&server.url(&space), Duration::from_secs(5));
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Schema, Undecided::Refused), "{error}");
+}
+
+/// One that is being added has no vote yet. It tells what it is, and passes nothing on.
+#[test]
+fn the_doctor_sees_a_learner() {
+    let [own, learners] = [free_port(), free_port()];
+    let first = format!("one=http://127.0.0.1:{own}");
+    let mut member = EtcdServer::member("one", own, own, &first, &[]);
+    member.spawn();
+    assert!(member.is_up());
+    let space = namespace();
+    EtcdStore::open(&member.url(&space)).unwrap().migrate().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let is_learner = |port: u16| {
+        let asked = runtime
+            .block_on(async { Client::connect([format!("127.0.0.1:{port}")], None).await?.status().await });
+        asked.is_ok_and(|status| status.is_learner())
+    };
+    let url = format!("http://127.0.0.1:{learners}");
+    runtime.block_on(async {
+        let mut client = Client::connect([format!("127.0.0.1:{}", member.port)], None).await.unwrap();
+        let learner = MemberAddOptions::new().with_is_learner();
+        client.member_add([url.as_str()], Some(learner)).await.unwrap();
+    });
+    let both = format!("{first},two={url}");
+    let joins = &["--initial-cluster-state", "existing"];
+    let learner = {
+        let mut learner = EtcdServer::member("two", learners, learners, &both, joins);
+        learner.spawn();
+        learner
+    };
+    let begun = Instant::now();
+    while !is_learner(learner.port) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not join");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let error = error_of(&learner.url(&space), Duration::from_secs(5));
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Unreachable, Undecided::NotDone), "{error}");
+    let findings = block_on(EtcdStore::open(&learner.url(&space)).unwrap().doctor()).unwrap();
+    for check in ["role", "epoch"] {
+        let told = findings.iter().find(|finding| finding.check == check).unwrap();
+        assert_eq!(told.severity, Severity::Error, "{findings:?}");
+        assert!(told.found.contains("learner"), "{told:?}");
+    }
 }

@@ -55,6 +55,8 @@ on_both! {
     what_is_wrong_is_said_without_the_password
     tables_of_another_shape_are_told_from_a_wiped_store
     the_doctor_says_what_is_lax
+    the_doctor_names_the_rights_that_an_account_lacks
+    the_doctor_sees_a_replica
     the_doctor_sees_a_long_transaction_and_another_time
 }
 
@@ -168,6 +170,50 @@ fn the_doctor_says_what_is_lax(kind: Kind) {
     assert!(error.to_string().contains("read-only"), "{error}");
     let findings = block_on(MysqlStore::open(&limited).unwrap().doctor()).unwrap();
     assert_eq!((findings[0].severity, findings[0].check), (Severity::Error, "read_only"), "{findings:?}");
+}
+
+/// What a call comes to only when it is made is told beforehand: each right by its name.
+fn the_doctor_names_the_rights_that_an_account_lacks(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, _) = server.fresh();
+    let (name, url) = account(server, &database);
+    let all = ["SELECT", "INSERT", "UPDATE", "DELETE", "EXECUTE"];
+    for lacking in all {
+        let others: Vec<&str> = all.into_iter().filter(|right| *right != lacking).collect();
+        server.sql("", &format!("GRANT {} ON {database}.* TO {name}", others.join(", ")));
+        let findings = block_on(MysqlStore::open(&url).unwrap().doctor()).unwrap();
+        let told = findings.iter().find(|finding| finding.check == "rights").unwrap();
+        let found = format!("this user lacks {lacking}");
+        assert_eq!((told.severity, &told.found), (Severity::Error, &found), "{findings:?}");
+        assert!(told.mend.as_ref().unwrap().contains("lease migrate --print"), "{told:?}");
+        server.sql("", &format!("REVOKE ALL ON {database}.* FROM {name}"));
+    }
+    grant(server, &database, &name);
+    let findings = block_on(MysqlStore::open(&url).unwrap().doctor()).unwrap();
+    let told = findings.iter().find(|finding| finding.check == "rights").unwrap();
+    assert_eq!(told.severity, Severity::Fine, "{told:?}");
+}
+
+/// It has another name than the server that the epoch was opened on, and cannot open one: the first thing that is asked fails.
+fn the_doctor_sees_a_replica(kind: Kind) {
+    let mut server = Server::start(kind, &[]);
+    let (database, _) = server.fresh();
+    let (name, limited) = account(&server, &database);
+    grant(&server, &database, &name);
+    server.kill();
+    if kind == Kind::MySql {
+        // It is given another one when it starts.
+        std::fs::remove_file(server.guarded.path().join("data/auto.cnf")).unwrap();
+    }
+    server.up_with(&["--server-id=77", "--read-only"]);
+    let error = refused(&limited);
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Unreachable, Undecided::NotDone), "{error:?}");
+    let findings = block_on(MysqlStore::open(&limited).unwrap().doctor()).unwrap();
+    let found = |check: &str| findings.iter().find(|finding| finding.check == check).unwrap();
+    for (check, word) in [("read_only", "ON"), ("epoch", "read-only")] {
+        assert_eq!(found(check).severity, Severity::Error, "{findings:?}");
+        assert!(found(check).found.contains(word), "{findings:?}");
+    }
 }
 
 fn the_doctor_sees_a_long_transaction_and_another_time(kind: Kind) {

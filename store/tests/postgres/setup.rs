@@ -180,6 +180,34 @@ fn the_doctor_names_what_weakens_a_server() {
     assert_eq!(found("failover").0, Severity::Note, "no standby is waited for");
 }
 
+/// What a call comes to only when it is made is told beforehand: each right by its name.
+#[test]
+fn the_doctor_names_the_rights_that_a_role_lacks() {
+    let server = Server::shared();
+    let (schema, url) = server.fresh();
+    let role = format!("limited_{schema}");
+    server.sql(&format!("CREATE ROLE {role} LOGIN"));
+    server.sql(&format!("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC"));
+    let url = url.replace("lease@", &format!("{role}@"));
+    let lacking = || {
+        let findings = block_on(PostgresStore::open(&url).unwrap().doctor()).unwrap();
+        let told = findings.into_iter().find(|finding| finding.check == "rights").unwrap();
+        (told.severity, told.found)
+    };
+    for (right, sign) in [
+        (format!("USAGE ON SCHEMA {schema}"), "USAGE on the schema"),
+        (format!("SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema}"), "SELECT on lease_store"),
+        (format!("EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema}"), "EXECUTE on lease_acquire_1"),
+        (format!("INSERT ON ALL TABLES IN SCHEMA {schema}"), "INSERT on lease_row"),
+    ] {
+        let (severity, found) = lacking();
+        assert_eq!(severity, Severity::Error, "{found}");
+        assert!(found.contains(sign), "{found}");
+        server.sql(&format!("GRANT {right} TO {role}"));
+    }
+    assert_eq!(lacking().0, Severity::Fine);
+}
+
 #[test]
 fn the_doctor_sees_a_standby_a_level_of_its_own_an_old_snapshot_and_another_time() {
     let guarded = Guarded::folder("postgres");
@@ -219,10 +247,20 @@ fn the_doctor_sees_a_standby_a_level_of_its_own_an_old_snapshot_and_another_time
 
     let standby = Server::standby_of(&server);
     let behind = url.replace(&server.port.to_string(), &standby.port.to_string());
-    // It is told before anything else is looked at.
-    let error = block_on(PostgresStore::open(&behind).unwrap().doctor()).unwrap_err();
+    let told = found(&behind, "role");
+    assert_eq!((told.severity, told.found.as_str()), (Severity::Error, "a standby: it decides nothing"));
+    let told = found(&behind, "epoch");
+    assert_eq!(told.severity, Severity::Error, "{told:?}");
+    assert!(told.found.contains("a standby or read-only, expected the primary"), "{told:?}");
+    let error = refused(&behind);
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Unreachable, Undecided::NotDone), "{error}");
-    assert!(error.to_string().contains("a standby or read-only, expected the primary"), "{error}");
+
+    // So does a primary on which nobody writes.
+    assert_eq!(found(&url, "role").severity, Severity::Fine);
+    server.sql("CREATE ROLE reader SUPERUSER LOGIN");
+    server.sql("ALTER ROLE reader SET default_transaction_read_only = on");
+    let told = found(&url.replace("lease@", "reader@"), "role");
+    assert_eq!((told.severity, told.found.as_str()), (Severity::Error, "read-only: it decides nothing"));
 
     // A connection of the store's own asks for the level that it needs. Behind a pooler it has what the role is given.
     server.sql("ALTER ROLE lease SET default_transaction_isolation = 'serializable'");

@@ -119,12 +119,23 @@ fn a_full_memory_changes_nothing() {
     let held = crate::common::lease("job", 1, granted(&store, claim("job", 1)));
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "+OK");
     for _ in 0..2 {
-        let error = block_on(store.acquire(claim("other", 2))).unwrap_err();
-        assert_eq!((error.kind(), error.undecided()), (ErrorKind::Storage, Undecided::NotDone), "{error}");
+        let refused = [
+            block_on(store.acquire(claim("other", 2))).unwrap_err(),
+            block_on(store.renew(held.clone(), crate::common::TTL)).unwrap_err(),
+            block_on(store.release(held.clone(), Default::default())).unwrap_err(),
+        ];
+        for error in refused {
+            let told = (error.kind(), error.undecided());
+            assert_eq!(told, (ErrorKind::Storage, Undecided::NotDone), "{error}");
+            assert!(error.to_string().contains("give it more, or prune"), "{error}");
+        }
     }
+    assert!(block_on(store.inspect(crate::common::name("other"))).unwrap().occupant.is_none());
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "0"]), "+OK");
-    let _ = block_on(store.renew(held, crate::common::TTL)).unwrap();
+    let _ = block_on(store.renew(held.clone(), crate::common::TTL)).unwrap();
     granted(&store, claim("other", 2));
+    let _ = block_on(store.release(held.clone(), Default::default())).unwrap();
+    assert!(granted(&store, claim("job", 2)).token > held.token);
 }
 
 #[test]
@@ -205,11 +216,44 @@ fn the_doctor_sees_memory_replicas_and_another_time() {
     let told = findings.iter().find(|finding| finding.check == "memory").unwrap();
     assert_eq!(told.severity, Severity::Warning, "{told:?}");
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "0"]), "+OK");
-    // One that throws keys away is refused before it is looked at.
+    // One that throws keys away is refused.
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]), "+OK");
-    let error = block_on(RedisStore::open(&server.url("timeout=5s")).unwrap().doctor()).unwrap_err();
-    assert_eq!(error.undecided(), Undecided::Refused, "{error}");
-    assert!(error.to_string().contains("noeviction"), "{error}");
+    let findings = block_on(RedisStore::open(&server.url("timeout=5s")).unwrap().doctor()).unwrap();
+    for check in ["eviction", "epoch"] {
+        let told = findings.iter().find(|finding| finding.check == check).unwrap();
+        assert_eq!(told.severity, Severity::Error, "{told:?}");
+        assert!(told.found.contains("allkeys-lru"), "{told:?}");
+    }
+}
+
+/// What a call comes to only when it is made is told beforehand: each right by its name.
+#[test]
+fn the_doctor_names_the_rights_that_a_user_lacks() {
+    for program in ["redis-server", "valkey-server"] {
+        let server = RedisServer::start_as(program, DURABLE);
+        let whole = store(&server, |options| options);
+        whole.migrate().unwrap();
+        let printed = whole.rights();
+        let printed =
+            printed.lines().find(|line| line.starts_with("ACL")).unwrap().replace("PASSWORD", "secret");
+        let told = |without: &[&str]| {
+            let words: Vec<&str> = printed.split(' ').filter(|word| !without.contains(word)).collect();
+            assert_eq!(server.command(&words), "+OK", "{words:?}");
+            let limited =
+                RedisStore::open(&format!("redis://lease:secret@127.0.0.1:{}", server.port)).unwrap();
+            let findings = block_on(limited.doctor()).unwrap();
+            findings.into_iter().find(|finding| finding.check == "rights").unwrap()
+        };
+        assert_eq!(told(&[]).severity, Severity::Fine, "{:?}", told(&[]));
+        for without in
+            [&["+evalsha"][..], &["+script|load"], &["+eval"], &["+hset", "+zadd"], &["~{lease:default:*"]]
+        {
+            let told = told(without);
+            let found = format!("this user lacks {}", without.join(", "));
+            assert_eq!((told.severity, &told.found), (Severity::Error, &found));
+            assert!(told.mend.as_ref().unwrap().contains("lease migrate --print"), "{told:?}");
+        }
+    }
 }
 
 /// The clock of a machine on which each answer takes a second.
