@@ -7,8 +7,8 @@ Gem::Specification.new do |spec|
   spec.version = LeaseMachines::VERSION
   spec.authors = ["The LeaseMachines authors"]
   spec.summary = "Leases with fencing tokens: who may act, until when, and how the one who overslept is stopped"
-  spec.description = "The decision model of LeaseMachines for Ruby: an authority that grants leases with rising tokens, " \
-                     "a fence that refuses the older one, and a holder that knows when it must stop."
+  spec.description = "Leases on SQLite, PostgreSQL, MySQL, MariaDB, Redis and Valkey, each grant under a greater token; " \
+                     "a fence that refuses the older one; and the decision model behind them, which reads no clock."
   spec.homepage = "https://github.com/leasemachines/lease_machines"
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.3"
@@ -23,8 +23,8 @@ Gem::Specification.new do |spec|
   # Listed by folder and not by git, which a packaged gem does not have. What is under ext/ besides extconf.rb is there only
   # once `rake vendor` has copied it.
   spec.files = Dir[
-    "lib/**/*.rb", "sig/**/*.rbs", "ext/**/*.{rb,rs,toml,lock,md}", "README.md", "CHANGELOG.md", "LICENSE.txt", ".yardopts",
-    base: __dir__
+    "lib/**/*.rb", "sig/**/*.rbs", "ext/**/*.{rb,rs,sql,lua,toml,lock,md}", "README.md", "CHANGELOG.md", "LICENSE.txt",
+    ".yardopts", base: __dir__
   ].sort
   spec.extensions = ["ext/lease_machines_native/extconf.rb"]
   spec.add_dependency "rb_sys", "~> 0.9", ">= 0.9.129"

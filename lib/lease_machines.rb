@@ -2,8 +2,10 @@
 
 # Who may act on this, until when, and how is the one who overslept stopped?
 #
-# The decision model of LeaseMachines: time-limited, exclusive ownership of *one* resource. It reads no clock and opens no
-# socket; every answer follows from what it was told.
+# Time-limited, exclusive ownership, on a store that others use, too: {LeaseMachines.open} and {Store}.
+#
+# And the decision model behind the leases, for *one* resource. It reads no clock and opens no socket; every answer follows
+# from what it was told.
 #
 # - On the side of the store, an {Authority} grants, renews, releases and revokes; its whole state is a {Checkpoint}.
 # - On the side of the resource, a {Fence} lets a token through, or refuses it because a greater one was seen.
@@ -35,4 +37,8 @@ require_relative "lease_machines/authority"
 require_relative "lease_machines/fence"
 require_relative "lease_machines/cadence"
 require_relative "lease_machines/holder"
+require_relative "lease_machines/inspection"
+require_relative "lease_machines/seconds"
+require_relative "lease_machines/store"
 require_relative "lease_machines/native"
+require_relative "lease_machines/forking"

@@ -84,9 +84,16 @@ def carried_crates
   carried.map { |crate| File.dirname(crate.fetch("manifest_path")).delete_prefix("#{ROOT}/") }.sort
 end
 
+# A table of a manifest, with the comment above it.
+TABLE = /(?:^#[^\n]*\n)*^\[.*?(?=(?:^#[^\n]*\n)*^\[|\z)/m
+ONLY_FOR_TESTS = /^\[(?:\[(?:test|example|bench)\]|(?:target\..*\.)?dev-dependencies)\]/
+
+# What is only there for tests stays behind, and with it what the manifest says of it.
 def copy_crate(crate)
-  files = FileList["#{crate}/src/**/*.rs", "#{crate}/*.{rs,toml}", "#{crate}/README*"]
+  files = FileList["#{crate}/src/**/*.{rs,sql,lua}", "#{crate}/*.{rs,toml}", "#{crate}/README*"]
   files.each { |file| place(file, "#{NATIVE}/#{file}") }
+  manifest = "#{NATIVE}/#{crate}/Cargo.toml"
+  File.write(manifest, File.read(manifest, encoding: "UTF-8").scan(TABLE).grep_v(ONLY_FOR_TESTS).join)
 end
 
 # The workspace as it is, with those members alone, and a lock file without what only the others need.
@@ -104,7 +111,7 @@ def write_workspace(crates)
   added = after - before
   raise "the gem's lock file has what the repository's has not: #{added.join(", ")}" unless added.empty?
 
-  puts "carrying #{crates.join(" and ")}, with #{after.size} of #{before.size} locked crates"
+  puts "carrying #{crates.join(", ")}, with #{after.size} of #{before.size} locked crates"
 end
 
 # Each with its version and its checksum, which the crates of this workspace have not.

@@ -10,9 +10,17 @@ Minitest::TestTask.create(:test) do |task|
 end
 task test: :compile
 
+desc "Run the tests on servers, which they start for themselves"
+Minitest::TestTask.create("test:servers") do |task|
+  task.libs = %w[. lib test]
+  task.warning = true
+  task.test_globs = ["test/servers/*_test.rb"]
+end
+task "test:servers" => :compile
+
 # Not those that look at the methods themselves, which the checks wrap, or run in Ractors, where the checks cannot, or under
 # GC.stress, where they take for ever.
-UNCHECKED = %w[documentation extconf frozen gc_stress ractor release signature version].freeze
+UNCHECKED = %w[documentation extconf fiber frozen gc_stress interruption ractor release signature version].freeze
 
 desc "Run the tests with every call checked against sig/"
 task "test:rbs" => :compile do

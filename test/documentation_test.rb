@@ -51,7 +51,7 @@ class DocumentationTest < Minitest::Test
 
       # A method that is described only, with @!method, has parameters like any other.
       named = object.tags(:param).map { _1.name.delete_suffix(":") }
-      taken = object.parameters.map { |name, _| name.delete_suffix(":") }
+      taken = object.parameters.map { |name, _| name.delete_suffix(":").delete_prefix("**") }
 
       assert_equal taken.sort, named.sort, "the parameters of #{object.path}"
     end

@@ -1,9 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require_relative "support/child"
 
 # The decision model is memory and nothing else: a child has its own, and the parent does not see what it does with it.
 class ForkTest < Minitest::Test
+  include Child
+
   def test_a_child_has_a_copy_of_its_own
     authority = Authority.new
     authority.acquire(owner: 1, now: 0, ttl: 9)
@@ -24,23 +27,5 @@ class ForkTest < Minitest::Test
     authority = Authority.new
 
     assert_equal 1, in_child { in_child { authority.acquire(owner: 1, now: 0, ttl: 1).lease.token } }
-  end
-
-  private
-
-  def in_child
-    reader, writer = IO.pipe(binmode: true)
-    pid = fork do
-      reader.close
-      writer.write(Marshal.dump(yield))
-      writer.close
-    ensure
-      exit!(0) # without the test run that the parent has set up for its exit
-    end
-    writer.close
-    Marshal.load(reader.read)
-  ensure
-    reader.close
-    Process.wait(pid)
   end
 end

@@ -26,6 +26,31 @@ class GcStressTest < Minitest::Test
     end
   end
 
+  def test_a_store_under_stress
+    stressed do
+      LeaseMachines.open("sqlite::memory:") do |leases|
+        held = leases.acquire("job", ttl: 60, label: "a label")
+        lease = held.lease
+
+        assert_equal "a label", leases.acquire("job", ttl: 60).occupant.label
+        assert_equal :renewed, leases.renew("job", owner: lease.owner, token: lease.token, ttl: 90).status
+        assert_equal [["job", held.epoch]], leases.list.map { [_1.resource, _1.epoch] }
+        assert_raises(Refused) { leases.acquire("job", ttl: 10**6) }
+        assert_equal released, leases.release("job", owner: lease.owner, token: lease.token)
+        assert_equal [:released], leases.history("job").map(&:outcome)
+        refute_empty leases.doctor
+      end
+    end
+  end
+
+  def test_stores_are_closed_when_they_are_collected
+    before = ObjectSpace.each_object(Store).count
+    50.times { LeaseMachines.open("sqlite::memory:").acquire("job", ttl: 60) }
+    GC.start
+
+    assert_operator ObjectSpace.each_object(Store).count, :<, before + 25
+  end
+
   def test_everything_survives_being_moved
     skip_unless_compaction_works
     authority = Authority.new

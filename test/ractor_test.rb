@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "tmpdir"
 require_relative "test_helper"
 
 class RactorTest < Minitest::Test
@@ -58,6 +59,19 @@ class RactorTest < Minitest::Test
     end)
 
     assert_equal [:length, "a checkpoint has 56 bytes, found 2"], raised
+  end
+
+  def test_each_ractor_opens_a_store_of_its_own
+    Dir.mktmpdir do |folder|
+      tokens = Array.new(2) do |number|
+        Ractor.new("sqlite:#{folder}/leases.db", number) do |url, n|
+          LeaseMachines.open(url) { |leases| leases.acquire("job-#{n}", ttl: 60).lease.token }
+        end
+      end
+
+      tokens.each { |ractor| assert_kind_of Integer, value_of(ractor) }
+      LeaseMachines.open("sqlite:#{folder}/leases.db") { |leases| refute Ractor.shareable?(leases) }
+    end
   end
 
   private

@@ -93,6 +93,13 @@ pub(crate) fn lease(ruby: &Ruby, lease: Lease) -> Result<Value, Error> {
     Ok(unsafe { Value::from_raw(raw) })
 }
 
+/// The Symbol of a reason.
+pub(crate) fn reason(ruby: &Ruby, reason: Rejection) -> Result<Value, Error> {
+    let decision = rejected(ruby, parts(ruby)?, reason)?;
+    // SAFETY: one of the decisions that `prepare` has made, which have three members; the third is their reason.
+    Ok(unsafe { Value::from_raw(rb_sys::rb_struct_aref(decision, INDICES[2])) })
+}
+
 /// What an object of exactly this kind wraps; `None` where a closer look is needed, which `TryConvert` takes.
 ///
 /// It is here for the sake of speed alone: `TryConvert` asks Ruby, which may raise, and to be ready for that costs nearly
@@ -200,8 +207,8 @@ fn raw_lease(ruby: &Ruby, parts: &Parts, lease: Lease) -> VALUE {
 /// be in the array alone. Only the allocation can raise, when memory has run out; nothing is owned here, or by the callers
 /// in this file, that unwinding past them would leave behind.
 unsafe fn frozen(class: VALUE, members: [VALUE; 3]) -> VALUE {
-    // SAFETY: this function's own conditions. The object is new, so that nobody has frozen it, and the indices are in range:
-    // `rb_struct_aset` has no reason to raise.
+    // SAFETY: this function's own conditions. The object is new, so that nobody has frozen it, and the indices are in
+    // range: `rb_struct_aset` has no reason to raise.
     unsafe {
         let object = rb_sys::rb_struct_alloc_noinit(class);
         for (index, member) in INDICES.into_iter().zip(members) {

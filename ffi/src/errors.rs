@@ -3,7 +3,8 @@
 use core::fmt::Display;
 
 use lease_machines::CheckpointError;
-use magnus::{Error, ExceptionClass, RModule, Ruby, Value, kwargs, prelude::*};
+use lease_machines_store::{ErrorKind, StoreError, Undecided};
+use magnus::{Error, Exception, ExceptionClass, RModule, Ruby, Value, kwargs, prelude::*};
 
 /// `TypeError`: another kind of thing altogether. Its class is named and not its value, since asking a foreign object
 /// to describe itself can do anything.
@@ -53,6 +54,72 @@ pub(crate) fn invalid_checkpoint(ruby: &Ruby, error: CheckpointError) -> Error {
             class.new_instance((error.to_string(), kwargs!(ruby, "kind" => ruby.to_symbol(kind))))
         });
     match raised {
+        Ok(exception) => exception.into(),
+        Err(error) => error,
+    }
+}
+
+/// What a store says where there is no decision: a `LeaseMachines::StoreError` of the class for what is known instead.
+#[cold]
+pub(crate) fn store(ruby: &Ruby, error: &StoreError) -> Error {
+    let undecided = match error.undecided() {
+        Undecided::NotDone => "not_done",
+        Undecided::Unknown => "unknown",
+        Undecided::Refused => "refused",
+    };
+    let mut current = None;
+    let kind = match error.kind() {
+        ErrorKind::Busy => "busy",
+        ErrorKind::Superseded => "superseded",
+        ErrorKind::Unreachable => "unreachable",
+        ErrorKind::Storage => "storage",
+        ErrorKind::NewEpoch { current: epoch } => {
+            current = Some(epoch.to_string());
+            "new_epoch"
+        }
+        ErrorKind::NotSetUp => "not_set_up",
+        ErrorKind::Schema => "schema",
+        ErrorKind::Damaged => "damaged",
+        ErrorKind::Permission => "permission",
+        ErrorKind::Configuration => "configuration",
+        ErrorKind::Request => "request",
+        ErrorKind::PoolSize { .. } => "pool_size",
+        ErrorKind::Unsupported => "unsupported",
+        _ => "other",
+    };
+    undecided_error(ruby, undecided, kind, &error.to_string(), current)
+}
+
+/// A panic, which only a fault of this library's is: nobody knows what was done.
+#[cold]
+pub(crate) fn fault(ruby: &Ruby, said: &str) -> Error {
+    undecided_error(ruby, "unknown", "fault", &format!("a fault in lease_machines: {said}"), None)
+}
+
+/// The process may have no thread, socket or memory more.
+#[cold]
+pub(crate) fn no_resources(ruby: &Ruby, error: &std::io::Error) -> Error {
+    undecided_error(ruby, "not_done", "resources", &format!("the system gives no more: {error}"), None)
+}
+
+fn undecided_error(
+    ruby: &Ruby,
+    undecided: &str,
+    kind: &str,
+    message: &str,
+    current: Option<String>,
+) -> Error {
+    let made = ruby
+        .class_object()
+        .const_get::<_, RModule>("LeaseMachines")
+        .and_then(|module| module.const_get::<_, ExceptionClass>("StoreError"))
+        .and_then(|class| {
+            class.funcall::<_, _, Exception>(
+                "_of",
+                (ruby.to_symbol(undecided), ruby.to_symbol(kind), message, current),
+            )
+        });
+    match made {
         Ok(exception) => exception.into(),
         Err(error) => error,
     }

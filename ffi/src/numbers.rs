@@ -27,6 +27,11 @@ pub(crate) fn optional_token(ruby: &Ruby, name: &str, value: Value) -> Result<Op
     if value.is_nil() { Ok(None) } else { issued_token(ruby, name, value).map(Some) }
 }
 
+/// A number of things.
+pub(crate) fn count(ruby: &Ruby, name: &str, value: Value) -> Result<u64, Error> {
+    number(ruby, name, value)
+}
+
 #[inline(always)]
 fn number(ruby: &Ruby, name: &str, value: Value) -> Result<u64, Error> {
     match Fixnum::from_value(value).map(|small| small.to_u64()) {

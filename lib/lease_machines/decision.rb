@@ -3,8 +3,8 @@
 module LeaseMachines
   Decision = Data.define(:status, :lease, :reason)
 
-  # What an {Authority} answers. A grant and a renewal have a lease and no reason, a release has neither, a rejection has
-  # a reason and no lease.
+  # What an {Authority}, or a {Store}, answers. A grant and a renewal have a lease and no reason, a release has neither, a
+  # rejection has a reason and no lease.
   #
   #   case authority.acquire(owner: 1, now: 0.0, ttl: 2.0)
   #   in { status: :granted, lease: { token: } } then work(token)
@@ -33,6 +33,41 @@ module LeaseMachines
   #   Why nothing was done.
   #   @return [Symbol, nil]
   class Decision
+    # What a {Store} also says, and what no comparison takes into account: a decision of a store's equals that of an
+    # authority.
+    #
+    # @param status [Symbol]
+    # @param lease [Lease, nil]
+    # @param reason [Symbol, nil]
+    # @param epoch [String, nil]
+    # @param occupant [Occupant, nil]
+    # @param vacated [Vacated, nil]
+    def initialize(status:, lease:, reason:, epoch: nil, occupant: nil, vacated: nil)
+      @epoch = epoch
+      @occupant = occupant
+      @vacated = vacated
+      super(status: status, lease: lease, reason: reason)
+    end
+
+    # Of a grant or a renewal by a {Store}: the epoch that the lease belongs to.
+    # @return [String, nil]
+    attr_reader :epoch
+
+    # Of a rejection by a {Store}: who holds the resource.
+    # @return [Occupant, nil]
+    attr_reader :occupant
+
+    # Of a rejection by a {Store}, where nobody holds the resource: how it was vacated last.
+    # @return [Vacated, nil]
+    attr_reader :vacated
+
+    # From the native half's answer.
+    # @api private
+    def self._of((status, lease, reason, epoch, occupant, vacated))
+      new(status: status, lease: lease, reason: reason, epoch: epoch,
+          occupant: occupant && Occupant.new(*occupant), vacated: vacated && Vacated.new(*vacated))
+    end
+
     # Whether the caller holds the resource now, under a token greater than any before it.
     # @return [Boolean]
     def granted? = status == :granted

@@ -9,12 +9,16 @@ fn main() {
 #[cfg(unix)]
 fn main() {
     test::a_child_is_another_generation_and_so_is_its_child();
-    println!("1 passed, 0 failed");
+    test::each_process_makes_its_own_and_drops_no_others();
+    println!("2 passed, 0 failed");
 }
 
 #[cfg(unix)]
 mod test {
-    use lease_machines_os::Generation;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use lease_machines_os::{Generation, PerProcess};
 
     pub(super) fn a_child_is_another_generation_and_so_is_its_child() {
         let parent = Generation::current();
@@ -34,6 +38,33 @@ mod test {
         in_a_child(|| in_a_child(|| assert!(!parent.is_current())));
         assert!(parent.is_current());
         assert_eq!(parent, Generation::current());
+    }
+
+    pub(super) fn each_process_makes_its_own_and_drops_no_others() {
+        static DROPPED: AtomicU32 = AtomicU32::new(0);
+        static OWN: PerProcess<Own> = PerProcess::new();
+
+        struct Own(u32);
+        impl Drop for Own {
+            fn drop(&mut self) {
+                DROPPED.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        fn number() -> u32 {
+            OWN.get_or_try_init(|| Ok::<_, Infallible>(Own(std::process::id()))).map_or(0, |own| own.0)
+        }
+
+        assert!(OWN.get_or_try_init(|| Err("none")).is_err() && OWN.get().is_none());
+        let mine = number();
+        in_a_child(|| {
+            assert!(OWN.get().is_none());
+            in_a_child(|| assert_eq!(number(), std::process::id()));
+            assert_ne!(number(), mine);
+            assert_eq!(number(), std::process::id());
+        });
+        let at_once: Vec<_> = (0..8).map(|_| std::thread::spawn(number)).collect();
+        at_once.into_iter().for_each(|thread| assert_eq!(thread.join().expect("no panic"), mine));
+        assert_eq!((number(), DROPPED.load(Ordering::SeqCst)), (mine, 0));
     }
 
     fn in_a_child(work: impl FnOnce() + std::panic::UnwindSafe) {

@@ -35,6 +35,15 @@ class SmokeTest < Minitest::Test
     assert_raises(TypeError) { fence.accept(1.0) }
   end
 
+  def test_it_asks_a_store
+    LeaseMachines.open("sqlite:leases.db") do |leases|
+      lease = leases.acquire("job", ttl: 60).lease
+
+      assert_equal :occupied, leases.acquire("job", ttl: 60).reason
+      assert_equal :released, leases.release("job", owner: lease.owner, token: lease.token).status
+    end
+  end
+
   # That of a gem with binaries is looked at from outside: native_gem.rb.
   def test_it_carries_its_sources_and_nothing_else
     return unless SPEC.platform == Gem::Platform::RUBY
@@ -44,7 +53,8 @@ class SmokeTest < Minitest::Test
     %w[README.md CHANGELOG.md LICENSE.txt .yardopts lib/lease_machines.rb sig/lease_machines.rbs
        ext/lease_machines_native/extconf.rb ext/lease_machines_native/Cargo.toml ext/lease_machines_native/Cargo.lock
        ext/lease_machines_native/core/Cargo.toml ext/lease_machines_native/core/src/lib.rs
-       ext/lease_machines_native/ffi/Cargo.toml ext/lease_machines_native/ffi/src/lib.rs].each do |file|
+       ext/lease_machines_native/ffi/Cargo.toml ext/lease_machines_native/ffi/src/lib.rs
+       ext/lease_machines_native/store/src/lib.rs ext/lease_machines_native/os/src/lib.rs].each do |file|
       assert_includes files, file
       assert_path_exists File.join(SPEC.gem_dir, file)
     end
