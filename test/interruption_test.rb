@@ -45,35 +45,6 @@ class InterruptionTest < Minitest::Test
     assert_operator late.min, :<=, SOON
   end
 
-  # Ctrl-C.
-  def test_a_signal_ends_a_call_and_a_handler_runs_beside_it
-    reader, writer = IO.pipe
-    pid = fork do
-      reader.close
-      $stderr.reopen(File::NULL)
-      trap("USR1") { writer.write("handled ") }
-      leases = LeaseMachines.open("sqlite::memory:")
-      leases.acquire("job", ttl: 3600)
-      writer.write("waits ")
-      leases.wait("job", limit: 3600)
-    rescue Interrupt
-      writer.write("interrupted")
-    ensure
-      exit!(0)
-    end
-    writer.close
-
-    assert_equal "waits ", reader.read(6)
-    Process.kill("USR1", pid)
-
-    assert_equal "handled ", reader.read(8)
-    Process.kill("INT", pid)
-
-    assert_equal "interrupted", reader.read
-  ensure
-    Process.wait(pid)
-  end
-
   def test_what_is_put_off_does_not_end_a_call
     @leases.acquire("job", ttl: 0.3)
     order = []

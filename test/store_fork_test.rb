@@ -147,6 +147,37 @@ class StoreForkTest < Minitest::Test
     assert_equal :occupied, @leases.acquire("job", ttl: 1).reason
   end
 
+  # Ctrl-C.
+  def test_a_signal_ends_a_call_and_a_handler_runs_beside_it
+    reader, writer = IO.pipe
+    pid = fork do
+      reader.close
+      $stderr.reopen(File::NULL)
+      trap("USR1") { writer.syswrite("handled ") }
+      # What a shell starts in the background is to ignore it, and so would this process.
+      trap("INT", "DEFAULT")
+      leases = LeaseMachines.open("sqlite::memory:")
+      leases.acquire("job", ttl: 3600)
+      writer.syswrite("waits ")
+      leases.wait("job", limit: 3600)
+    rescue Interrupt
+      writer.write("interrupted")
+    ensure
+      exit!(0)
+    end
+    writer.close
+
+    assert_equal "waits ", heard(pid, reader, 6)
+    Process.kill("USR1", pid)
+
+    assert_equal "handled ", heard(pid, reader, 8)
+    Process.kill("INT", pid)
+
+    assert_equal "interrupted", heard(pid, reader)
+  ensure
+    Process.wait(pid)
+  end
+
   def test_a_fork_that_fails_leaves_the_store_usable
     assert_raises(ArgumentError) { Process.daemon(1, 2, 3) }
     assert_predicate @leases.acquire("job", ttl: 1), :granted?
