@@ -102,6 +102,13 @@ pub(crate) fn no_resources(ruby: &Ruby, error: &std::io::Error) -> Error {
     undecided_error(ruby, "not_done", "resources", &format!("the system gives no more: {error}"), None)
 }
 
+/// A child that its parent has forked while it waited for an answer, which the parent goes on waiting for.
+#[cold]
+pub(crate) fn forked(ruby: &Ruby) -> Error {
+    let message = "this process was forked while it waited for a store: the answer is its parent's";
+    undecided_error(ruby, "unknown", "forked", message, None)
+}
+
 fn undecided_error(
     ruby: &Ruby,
     undecided: &str,

@@ -23,6 +23,7 @@ mod numbers;
 mod opened;
 mod process;
 mod receiver;
+mod sqlite;
 mod store;
 mod time;
 mod wait;
@@ -32,6 +33,7 @@ use magnus::{Error, Ruby, prelude::*};
 #[magnus::init]
 fn init(ruby: &Ruby) -> Result<(), Error> {
     build::declare_ractor_safe();
+    sqlite::survive_forks();
     // MySQL's driver asks rustls for a provider of the whole process. The rustls that is linked in here is this library's
     // own: no other extension and no program has it, so that what is installed in it is installed for nobody else. An error
     // only says that this was done before.

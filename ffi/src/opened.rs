@@ -2,69 +2,107 @@
 //!
 //! A store on a server is left as it is by a fork: the child's copy is forgotten, and the parent's goes on. An SQLite file
 //! that is open while its process forks can never be opened by the child, since SQLite counts the parent's locks as the
-//! child's. So it is closed before, and opened again by whoever needs it first.
+//! child's. So it is closed before, and opened again by whoever needs it first. One in memory goes on, too: what a child would
+//! find locked of SQLite's is in [`sqlite`].
 
-use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lease_machines_os::Generation;
+use lease_machines_os::PerProcess;
 use lease_machines_store::{self as engine, ErrorKind, StoreError};
 
-use crate::process::{self, Process};
+use crate::process::{self, Own, Process};
+use crate::sqlite;
 
 /// For how long a fork waits for calls of other threads that are not answered yet. Where that is not enough, the child
 /// cannot open the file, and is told so.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
-/// Files are being closed for a fork: none is to be opened before it is done.
-static FORKING: AtomicBool = AtomicBool::new(false);
+/// For how many of them a file waits for a fork, before it is opened all the same: who forks may be the one who asks.
+const MOST_PAUSES: u32 = 1_000;
+
+/// How many threads of the process are about to fork it: files are being closed, and none is to be opened before it is done.
+/// A child begins with none, whoever else was about to.
+static FORKING: PerProcess<AtomicUsize> = PerProcess::new();
 
 /// The place of one store.
 pub(crate) struct Slot {
     /// It may have a password in it, and is shown to nobody.
     url: String,
     create: bool,
+    /// Used by threads that have Ruby's lock alone, as whoever forks has: so no child finds it held.
     opened: Mutex<Option<Arc<Live>>>,
     closed: AtomicBool,
 }
 
-/// An open store. Dropped in a child, it leaves the parent's as it is. Dropped in its own process, it is closed by a thread that may
-/// wait for a disk: whoever drops it may have Ruby's lock, or be its collector.
-pub(crate) struct Live {
-    store: Option<Arc<dyn engine::Store>>,
-    /// Goes when the store is closed, and no sooner.
-    closed: Option<Arc<()>>,
-    generation: Generation,
-}
+/// An open store. Dropped in its own process, it is closed by a thread that may wait for a disk: whoever drops it may have
+/// Ruby's lock, or be its collector.
+pub(crate) struct Live(Own<(Arc<dyn engine::Store>, Arc<Presence>)>);
 
 impl Live {
-    fn is_here(&self) -> bool {
-        self.generation.is_current()
+    /// Whether it is this process's.
+    pub(crate) fn is_here(&self) -> bool {
+        self.0.is_here()
     }
 
     /// What is asked.
     pub(crate) fn store(&self) -> Result<&dyn engine::Store, StoreError> {
-        // It is only ever taken out when this is dropped.
-        self.store.as_deref().ok_or_else(|| StoreError::new(ErrorKind::Unsupported, "a store that is none"))
+        // Nobody has a child ask its parent's, and it is only ever taken out when this is dropped.
+        let none = || StoreError::new(ErrorKind::Unsupported, "a store that is none");
+        self.0.get().map(|(store, _)| &**store).ok_or_else(none)
+    }
+
+    fn presence(&self) -> Option<&Arc<Presence>> {
+        self.0.get().map(|(_, presence)| presence)
+    }
+
+    fn has_file(&self) -> bool {
+        self.presence().is_some_and(|presence| presence.counted_in.is_some())
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let (store, closed) = (self.store.take(), self.closed.take());
-        if self.generation.is_current() {
+        if let Some((store, presence)) = self.0.take() {
             process::detach_blocking(move || {
                 drop(store);
-                drop(closed);
+                drop(presence);
             });
-        } else {
-            mem::forget(store);
+        }
+    }
+}
+
+/// Goes when its store is closed, and no sooner. Until then a file counts as open.
+pub(crate) struct Presence {
+    counted_in: Option<&'static Process>,
+}
+
+impl Presence {
+    /// That of something that is going to use a file, or may; `None` while files are being closed for a fork, unless it has
+    /// paused often enough.
+    pub(crate) fn begin(process: &'static Process, pauses: u32) -> Option<Self> {
+        // First it is counted, then it looks: whoever forks does it the other way round.
+        process.files().fetch_add(1, Ordering::SeqCst);
+        let counted = Self { counted_in: Some(process) };
+        (pauses >= MOST_PAUSES || forking().load(Ordering::SeqCst) == 0).then_some(counted)
+    }
+
+    /// The same for what turns out to use no file.
+    fn without_file(self) -> Self {
+        Self { counted_in: None }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Some(process) = self.counted_in {
+            process.files().fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
@@ -74,12 +112,33 @@ impl Slot {
         Self { url, create, opened: Mutex::default(), closed: AtomicBool::new(false) }
     }
 
-    /// Begins to open it; `None` while files are being closed for a fork, unless it has to be.
-    pub(crate) fn begin(self: &Arc<Self>, process: &'static Process, has_to_be: bool) -> Option<Opening> {
-        // First it is counted, then it looks: whoever forks does it the other way round.
-        process.opening().fetch_add(1, Ordering::SeqCst);
-        let opening = Opening { slot: Arc::clone(self), process };
-        (has_to_be || !FORKING.load(Ordering::SeqCst)).then_some(opening)
+    /// Opens it for this process. It may block.
+    pub(crate) fn open(&self, presence: Presence) -> Result<Arc<Live>, StoreError> {
+        sqlite::check(&self.url)?;
+        let store = if self.create { engine::open(&self.url) } else { engine::open_existing(&self.url) }?;
+        let can = store.capabilities();
+        let has_file = can.engine == "sqlite" && can.durable;
+        let presence = if has_file { presence } else { presence.without_file() };
+        Ok(Arc::new(Live(Own::new((store, Arc::new(presence))))))
+    }
+
+    /// Puts it in its place, unless another thread was faster: all have to use the same. Where files are being closed for a
+    /// fork it has no place, and is for one call.
+    pub(crate) fn put(self: &Arc<Self>, mine: Arc<Live>) -> Arc<Live> {
+        if mine.has_file() {
+            if forking().load(Ordering::SeqCst) > 0 {
+                return mine;
+            }
+            if let Some(process) = process::known() {
+                process.remember(Arc::downgrade(self));
+            }
+        }
+        let mut place = self.lock();
+        match place.as_ref().filter(|live| live.is_here()) {
+            Some(others) => Arc::clone(others),
+            // What was there is a parent's.
+            None => Arc::clone(place.insert(mine)),
+        }
     }
 
     /// This process's store, if it is open.
@@ -87,19 +146,10 @@ impl Slot {
         self.lock().as_ref().filter(|live| live.is_here()).cloned()
     }
 
-    fn has_file(&self) -> bool {
-        self.get().is_some_and(|live| {
-            live.store().is_ok_and(|store| {
-                let can = store.capabilities();
-                can.engine == "sqlite" && can.durable
-            })
-        })
-    }
-
     /// Takes it out. What is returned goes when it is closed.
-    pub(crate) fn take(&self) -> Option<Weak<()>> {
+    pub(crate) fn take(&self) -> Option<Weak<Presence>> {
         let live = self.lock().take();
-        live.filter(|live| live.is_here()).and_then(|live| live.closed.as_ref().map(Arc::downgrade))
+        live.and_then(|live| live.presence().map(Arc::downgrade))
     }
 
     pub(crate) fn close(&self) {
@@ -110,72 +160,48 @@ impl Slot {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// It is held for some instructions: by threads that have Ruby's lock, as whoever forks has, or that whoever forks
-    /// waits for. So no child finds it held.
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One that is being opened.
-pub(crate) struct Opening {
-    slot: Arc<Slot>,
-    process: &'static Process,
-}
-
-impl Opening {
-    /// Opens it, and puts it into its slot, unless another thread was faster: all have to use the same. It may block.
-    pub(crate) fn open(self) -> Result<Arc<Live>, StoreError> {
-        let slot = &self.slot;
-        let store = if slot.create { engine::open(&slot.url) } else { engine::open_existing(&slot.url) }?;
-        let (store, closed) = (Some(store), Some(Arc::new(())));
-        let mine = Arc::new(Live { store, closed, generation: Generation::current() });
-        let mut place = slot.lock();
-        if let Some(others) = place.as_ref().filter(|live| live.is_here()) {
-            return Ok(Arc::clone(others));
-        }
-        // What was there is a parent's.
-        *place = Some(Arc::clone(&mine));
-        Ok(mine)
-    }
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        self.process.opening().fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Keeps files from being opened, until [`after_fork`]. Says whether there is something to close, for [`close_files`].
+/// Keeps files from being opened until [`after_fork`], and begins to close those that are open. Says whether there is
+/// anything to wait for, by [`until_no_file`].
 pub(crate) fn before_fork() -> bool {
-    FORKING.store(true, Ordering::SeqCst);
-    process::known().is_some_and(|process| {
-        process.opening().load(Ordering::SeqCst) > 0 || process.opened().iter().any(|slot| slot.has_file())
-    })
+    forking().fetch_add(1, Ordering::SeqCst);
+    let Some(process) = process::known() else { return false };
+    for slot in process.with_files() {
+        slot.take();
+    }
+    process.files().load(Ordering::SeqCst) > 0
 }
 
-/// The fork is done, in the parent as in the child.
+/// The fork is done, or came to nothing.
 pub(crate) fn after_fork() {
-    FORKING.store(false, Ordering::SeqCst);
+    // A child has counted none.
+    if let Some(forking) = FORKING.get() {
+        forking.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
-/// Closes the files that a child could not open. Waits for those that are being opened, and that calls of other threads
-/// still use. It blocks.
-pub(crate) fn close_files(process: &'static Process) {
+fn forking() -> &'static AtomicUsize {
+    let Ok(forking) = FORKING.get_or_try_init(|| Ok::<_, Infallible>(AtomicUsize::new(0)));
+    forking
+}
+
+/// Waits until no file is open any more, but not for calls of other threads that go on for longer. It blocks.
+pub(crate) fn until_no_file() {
+    patiently(|| process::known().is_none_or(|process| process.files().load(Ordering::SeqCst) == 0));
+}
+
+/// The same for one store.
+pub(crate) fn until_closed(presence: &Weak<Presence>) {
+    patiently(|| presence.strong_count() == 0);
+}
+
+fn patiently(is_done: impl Fn() -> bool) {
     let begun = Instant::now();
-    while process.opening().load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
-        thread::sleep(PAUSE);
-    }
-    let files = process.opened().into_iter().filter(|slot| slot.has_file());
-    let going: Vec<Weak<()>> = files.filter_map(|slot| slot.take()).collect();
-    for closed in going {
-        until_closed(&closed, begun);
-    }
-}
-
-/// Waits for it, but not for calls of other threads that go on for longer. It blocks.
-pub(crate) fn until_closed(closed: &Weak<()>, begun: Instant) {
-    while closed.strong_count() > 0 && begun.elapsed() < PATIENCE {
+    while !is_done() && begun.elapsed() < PATIENCE {
         thread::sleep(PAUSE);
     }
 }

@@ -5,11 +5,12 @@
 
 use std::future::{Future, pending};
 use std::io;
+use std::mem;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use lease_machines_os::PerProcess;
+use lease_machines_os::{Generation, PerProcess};
 use tokio::runtime::{Builder, Handle};
 
 use crate::opened::Slot;
@@ -19,10 +20,10 @@ static PROCESS: PerProcess<Process> = PerProcess::new();
 /// What a process has.
 pub(crate) struct Process {
     runtime: Handle,
-    /// The stores that were opened here, those that are gone among them.
+    /// The stores whose files were opened here, those that are gone among them.
     stores: Mutex<Vec<Weak<Slot>>>,
-    /// How many are being opened.
-    opening: AtomicUsize,
+    /// How many files are open, or being opened, set up or closed.
+    files: AtomicUsize,
 }
 
 /// This process's. Its runtime is started where there is none, and ends with the process.
@@ -37,7 +38,7 @@ pub(crate) fn current() -> io::Result<&'static Process> {
         thread::Builder::new()
             .name("lease-ruby".to_owned())
             .spawn(move || runtime.block_on(pending::<()>()))?;
-        Ok(Process { runtime: handle, stores: Mutex::default(), opening: AtomicUsize::new(0) })
+        Ok(Process { runtime: handle, stores: Mutex::default(), files: AtomicUsize::new(0) })
     })
 }
 
@@ -52,13 +53,13 @@ impl Process {
         &self.runtime
     }
 
-    /// How many stores are being opened.
-    pub(crate) fn opening(&self) -> &AtomicUsize {
-        &self.opening
+    /// How many files are open, or being opened, set up or closed.
+    pub(crate) fn files(&self) -> &AtomicUsize {
+        &self.files
     }
 
     /// The stores on the list.
-    pub(crate) fn opened(&self) -> Vec<Arc<Slot>> {
+    pub(crate) fn with_files(&self) -> Vec<Arc<Slot>> {
         self.stores().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -71,6 +72,47 @@ impl Process {
 
     fn stores(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
         self.stores.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What belongs to the process that has made it. A child leaves its copy as it is, and drops nothing of it: locks in it may be
+/// held by threads that are not there.
+pub(crate) struct Own<T> {
+    value: Option<T>,
+    process: Generation,
+}
+
+impl<T> Own<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Some(value), process: Generation::current() }
+    }
+
+    /// Whether this is the process that has made it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process.is_current()
+    }
+
+    /// `None` in a child, and once it was taken.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.value.as_ref().filter(|_| self.is_here())
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        if self.is_here() { self.value.as_mut() } else { None }
+    }
+
+    /// The same, for whoever takes it.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        if self.is_here() { self.value.take() } else { None }
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        if !self.is_here() {
+            mem::forget(self.value.take());
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_os::boot_time;
@@ -15,11 +15,8 @@ use magnus::{
 };
 
 use crate::answers::{self, Decided};
-use crate::opened::{self, Live, Slot};
-use crate::{errors, numbers, process, time, wait};
-
-/// For how long at most a store waits for a fork before it is opened all the same: who forks may be the one who asks.
-const FORKS_PATIENCE_MILLIS: u32 = 1_000;
+use crate::opened::{self, Live, Presence, Slot};
+use crate::{errors, numbers, process, sqlite, time, wait};
 
 /// A store, opened for this process. In a child that was forked it is opened once more.
 #[magnus::wrap(class = "LeaseMachines::Store", free_immediately, size)]
@@ -31,6 +28,7 @@ pub(crate) fn define(ruby: &Ruby, class: RClass) -> Result<(), Error> {
     singleton.define_private_method("_open", method!(open, 2))?;
     singleton.define_private_method("_migrate", method!(migrate, 1))?;
     singleton.define_private_method("_before_fork", method!(before_fork, 0))?;
+    singleton.define_private_method("_close_files", method!(close_files, 0))?;
     singleton.define_private_method("_after_fork", method!(after_fork, 0))?;
     class.define_private_method("_claim", method!(claim, 8))?;
     class.define_private_method("_renew", method!(renew, 5))?;
@@ -60,7 +58,13 @@ fn open(ruby: &Ruby, class: RClass, url: RString, create: bool) -> Result<Obj<St
 
 fn migrate(ruby: &Ruby, _: Value, url: RString) -> Result<Symbol, Error> {
     let url = text(ruby, "url", url)?;
-    Ok(ruby.to_symbol(match blocking(ruby, move || engine::migrate(&url))? {
+    let presence = begin(ruby)?;
+    let migrated = blocking(ruby, move || {
+        let _presence = presence;
+        sqlite::check(&url)?;
+        engine::migrate(&url)
+    });
+    Ok(ruby.to_symbol(match migrated? {
         Migration::SetUp => "set_up",
         _ => "up_to_date",
     }))
@@ -97,7 +101,7 @@ fn claim(
         let store = store.store()?;
         if again { store.reacquire(claim).await } else { store.acquire(claim).await }
     })?;
-    // What is raised from here on is raised in Ruby, with the decision in hand.
+    // What comes later than this is raised when Ruby has the decision, or is about to: then the lease ends with its ttl.
     ruby.thread_check_ints()?;
     let decided = answer.and_then(|answer| match answer {
         Acquired::Granted(grant) => Ok(Decided::Granted(owner, grant, deadline(sent, &grant)?)),
@@ -243,20 +247,21 @@ fn open_epoch(
 /// Waits until it is closed, unless a call of another thread is still going on.
 fn close(ruby: &Ruby, this: &Store) -> Result<(), Error> {
     this.0.close();
-    let Some(closed) = this.0.take() else { return Ok(()) };
+    let Some(presence) = this.0.take() else { return Ok(()) };
     blocking(ruby, move || {
-        opened::until_closed(&closed, Instant::now());
+        opened::until_closed(&presence);
         Ok(())
     })
 }
 
-fn before_fork(ruby: &Ruby, _: Value) -> Result<(), Error> {
-    if !opened::before_fork() {
-        return Ok(());
-    }
-    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
-    blocking(ruby, move || {
-        opened::close_files(process);
+/// Says whether there are files to wait for.
+fn before_fork(_: Value) -> bool {
+    opened::before_fork()
+}
+
+fn close_files(ruby: &Ruby, _: Value) -> Result<(), Error> {
+    blocking(ruby, || {
+        opened::until_no_file();
         Ok(())
     })
 }
@@ -288,15 +293,9 @@ impl Store {
         if let Some(store) = self.0.get() {
             return Ok(store);
         }
-        let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
-        process.remember(Arc::downgrade(&self.0));
-        for waited in 0..=FORKS_PATIENCE_MILLIS {
-            if let Some(opening) = self.0.begin(process, waited == FORKS_PATIENCE_MILLIS) {
-                return blocking(ruby, move || opening.open());
-            }
-            ruby.thread_sleep(Duration::from_millis(1))?;
-        }
-        Err(errors::store(ruby, &unexpected()))
+        let (presence, slot) = (begin(ruby)?, Arc::clone(&self.0));
+        let mine = blocking(ruby, move || slot.open(presence))?;
+        Ok(self.0.put(mine))
     }
 
     fn ask<T, F>(
@@ -318,6 +317,19 @@ impl Store {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         self.ask(ruby, question)?.map_err(|error| errors::store(ruby, &error))
+    }
+}
+
+/// Begins what may use a file, once no fork stands in the way.
+fn begin(ruby: &Ruby) -> Result<Presence, Error> {
+    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
+    let mut pauses = 0;
+    loop {
+        if let Some(presence) = Presence::begin(process, pauses) {
+            return Ok(presence);
+        }
+        ruby.thread_sleep(opened::PAUSE)?;
+        pauses += 1;
     }
 }
 
@@ -353,7 +365,8 @@ impl Unheard {
 impl Drop for Unheard {
     fn drop(&mut self) {
         const PAUSE: Duration = Duration::from_secs(1);
-        if !self.armed {
+        // In a child it is the parent's to take back.
+        if !self.armed || !self.store.is_here() {
             return;
         }
         let (store, resource, owner) = (Arc::clone(&self.store), self.resource.clone(), self.owner);

@@ -18,17 +18,22 @@ use magnus::{Error, RClass, Ruby, Value, kwargs, prelude::*};
 
 use crate::errors;
 use crate::gvl::{self, Panicked};
+use crate::process::Own;
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// The future of an answer. It is in a box, since the stack of a fiber that is never resumed is freed without anything on it
+/// being dropped.
+type Asked<T> = Own<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 /// The answer; an `Err` where Ruby had something raised meanwhile, and then the future is gone.
 ///
-/// It is in a box, since the stack of a fiber that is never resumed is freed without anything on it being dropped.
+/// # Errors
+///
+/// Also in a child that was forked meanwhile, by a signal's handler or by another fiber: the answer is its parent's.
 pub(crate) fn for_answer<T: Send + 'static>(
     ruby: &Ruby,
     answer: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
-    let answer: Boxed<T> = Box::pin(answer);
+    let answer: Asked<T> = Own::new(Box::pin(answer));
     let fiber: RClass = ruby.class_object().const_get("Fiber")?;
     if fiber.funcall::<_, _, Value>("current_scheduler", ())?.is_nil() {
         in_thread(ruby, answer)
@@ -38,7 +43,7 @@ pub(crate) fn for_answer<T: Send + 'static>(
 }
 
 /// Sleeps without Ruby's lock.
-fn in_thread<T: Send>(ruby: &Ruby, mut answer: Boxed<T>) -> Result<T, Error> {
+fn in_thread<T: Send>(ruby: &Ruby, mut answer: Asked<T>) -> Result<T, Error> {
     let sleeper = Arc::new(Sleeper::default());
     let waker = Waker::from(Arc::clone(&sleeper));
     loop {
@@ -46,7 +51,7 @@ fn in_thread<T: Send>(ruby: &Ruby, mut answer: Boxed<T>) -> Result<T, Error> {
             || {
                 let mut context = Context::from_waker(&waker);
                 loop {
-                    if let Poll::Ready(answer) = answer.as_mut().poll(&mut context) {
+                    if let Poll::Ready(answer) = poll(&mut answer, &mut context) {
                         return Some(answer);
                     }
                     if sleeper.sleep() == Woken::ByInterrupt {
@@ -61,11 +66,12 @@ fn in_thread<T: Send>(ruby: &Ruby, mut answer: Boxed<T>) -> Result<T, Error> {
             Some(Err(panicked)) => return Err(errors::fault(ruby, &panicked.0)),
             Some(Ok(None)) | None => ruby.thread_check_ints()?,
         }
+        unless_forked(ruby, &answer)?;
     }
 }
 
 /// Has the scheduler wait for a socket that the answer writes to, so that other fibers run.
-fn in_fiber<T>(ruby: &Ruby, mut answer: Boxed<T>) -> Result<T, Error> {
+fn in_fiber<T>(ruby: &Ruby, mut answer: Asked<T>) -> Result<T, Error> {
     let failed = |error: io::Error| errors::no_resources(ruby, &error);
     let (mut bell, ringer) = UnixStream::pair().map_err(failed)?;
     bell.set_nonblocking(true).map_err(failed)?;
@@ -76,15 +82,26 @@ fn in_fiber<T>(ruby: &Ruby, mut answer: Boxed<T>) -> Result<T, Error> {
     let waker = Waker::from(Arc::new(Ringer(ringer)));
     let mut context = Context::from_waker(&waker);
     loop {
-        match gvl::caught(|| answer.as_mut().poll(&mut context)) {
+        match gvl::caught(|| poll(&mut answer, &mut context)) {
             Ok(Poll::Ready(answer)) => return Ok(answer),
             Ok(Poll::Pending) => {}
             Err(Panicked(said)) => return Err(errors::fault(ruby, &said)),
         }
         io.funcall::<_, _, Value>("wait_readable", ())?;
+        // Before anything is read: the socket is the parent's, too, and so is what is in it.
+        unless_forked(ruby, &answer)?;
         // Whatever came is one ring.
         while matches!(bell.read(&mut [0; 64]), Ok(1..)) {}
     }
+}
+
+fn poll<T>(asked: &mut Asked<T>, context: &mut Context<'_>) -> Poll<T> {
+    // In a child nothing comes any more; `unless_forked` says so.
+    asked.get_mut().map_or(Poll::Pending, |answer| answer.as_mut().poll(context))
+}
+
+fn unless_forked<T>(ruby: &Ruby, asked: &Asked<T>) -> Result<(), Error> {
+    if asked.is_here() { Ok(()) } else { Err(errors::forked(ruby)) }
 }
 
 /// What a thread sleeps on.

@@ -35,7 +35,8 @@ module LeaseMachines
   class StoreError < Error
     # What went wrong: +:busy+, +:superseded+, +:unreachable+, +:storage+, +:new_epoch+, +:not_set_up+, +:schema+,
     # +:damaged+, +:permission+, +:configuration+, +:request+, +:pool_size+, +:unsupported+; +:resources+ where the system
-    # gives no thread or socket more, +:fault+ for a fault of this library's own, +:other+ for what is not known here.
+    # gives no thread or socket more, +:forked+ in a child that was forked while its parent waited for the answer, +:fault+
+    # for a fault of this library's own, +:other+ for what is not known here.
     #
     # @return [Symbol]
     attr_reader :kind

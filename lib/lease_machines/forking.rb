@@ -16,10 +16,11 @@ module LeaseMachines # rubocop:disable Style/Documentation
 
     # @api private
     def self.around
-      Store.__send__(:_before_fork)
+      files = Store.__send__(:_before_fork)
+      Store.__send__(:_close_files) if files
       yield
     ensure
-      Store.__send__(:_after_fork)
+      Store.__send__(:_after_fork) unless files.nil?
     end
   end
   private_constant :Forking

@@ -15,9 +15,10 @@ use crate::Generation;
 /// ```
 /// use lease_machines_os::PerProcess;
 ///
-/// static NUMBER: PerProcess<u32> = PerProcess::new(); assert_eq!(NUMBER.get(), None);
-/// assert_eq!(NUMBER.get_or_try_init(|| Ok::<_, ()>(1)), Ok(&1)); assert_eq!(NUMBER.get_or_try_init(|| Ok::<_, ()>(2)),
-/// Ok(&1));
+/// static NUMBER: PerProcess<u32> = PerProcess::new();
+/// assert_eq!(NUMBER.get(), None);
+/// assert_eq!(NUMBER.get_or_try_init(|| Ok::<_, ()>(1)), Ok(&1));
+/// assert_eq!(NUMBER.get_or_try_init(|| Ok::<_, ()>(2)), Ok(&1));
 /// ```
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
