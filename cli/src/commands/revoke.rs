@@ -1,8 +1,10 @@
-//! `lease revoke`.
+//! `lease revoke`, and what `lease id revoke` has in common with it.
 
 use clap::Args;
 use lease_machines::{FencingToken, Rejection};
-use lease_machines_store::{Occupant, Rejected, ResourceName, Revoked};
+use lease_machines_store::{
+    Occupant, Rejected, ResourceName, Revoked, Store, StoreError, Vacated, slot_name,
+};
 
 use super::{Outcome, confirm, unknown_answer};
 use crate::args::{self, Form, StoreOption};
@@ -27,6 +29,19 @@ pub(crate) struct Revoke {
     #[arg(value_name = "RESOURCE")]
     resource: ResourceName,
 
+    #[command(flatten)]
+    breaking: Breaking,
+}
+
+impl Revoke {
+    pub(crate) async fn run(self) -> Outcome {
+        self.breaking.run(Broken::Resource(self.resource)).await
+    }
+}
+
+/// The options of every command that breaks a lease.
+#[derive(Args, Debug)]
+pub(super) struct Breaking {
     /// Do not ask. Needed where nobody can be asked: standard input or standard error is no terminal
     #[arg(short, long)]
     yes: bool,
@@ -46,77 +61,131 @@ pub(crate) struct Revoke {
     form: Form,
 }
 
-impl Revoke {
-    pub(crate) async fn run(self) -> Outcome {
+/// What the lease that is to be broken is on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    Resource(ResourceName),
+    Slot { pool: ResourceName, slot: u16 },
+}
+
+impl Broken {
+    fn name(&self) -> Result<ResourceName, StoreError> {
+        match self {
+            Self::Resource(resource) => Ok(resource.clone()),
+            Self::Slot { pool, slot } => slot_name(pool, *slot),
+        }
+    }
+
+    async fn inspect(&self, store: &dyn Store) -> Result<(Option<Occupant>, Option<Vacated>), StoreError> {
+        match self {
+            Self::Resource(resource) => {
+                let found = store.inspect(resource.clone()).await?;
+                Ok((found.occupant, found.vacated))
+            }
+            Self::Slot { pool, slot } => {
+                let slots = store.slots(pool.clone()).await?.slots;
+                Ok((
+                    slots.into_iter().find(|found| found.slot == *slot).and_then(|found| found.occupant),
+                    None,
+                ))
+            }
+        }
+    }
+
+    async fn revoke(
+        &self,
+        store: &dyn Store,
+        token: FencingToken,
+        reason: Option<String>,
+    ) -> Result<Revoked, StoreError> {
+        match self {
+            Self::Resource(resource) => store.revoke(resource.clone(), Some(token), reason).await,
+            Self::Slot { pool, slot } => store.revoke_slot(pool.clone(), *slot, Some(token), reason).await,
+        }
+    }
+
+    /// What follows for whoever waits for it.
+    const fn afterwards(&self) -> &'static str {
+        match self {
+            Self::Resource(_) => "",
+            Self::Slot { .. } => {
+                "; nobody else is given the machine ID before that and its cool-down are over"
+            }
+        }
+    }
+}
+
+impl Breaking {
+    pub(super) async fn run(self, broken: Broken) -> Outcome {
         confirm::possible(self.yes, "break a lease")?;
         let store = self.store.open_existing()?;
-        let found = store.inspect(self.resource.clone()).await.map_err(Failure::of_look)?;
-        let Some(occupant) = found.occupant else {
-            let rejected = Rejected::new(Rejection::Vacant).with_vacated(found.vacated);
-            return self.not_broken(&rejected);
+        let name = broken.name().map_err(Failure::of_look)?;
+        let (occupant, vacated) = broken.inspect(store.as_ref()).await.map_err(Failure::of_look)?;
+        let Some(occupant) = occupant else {
+            let rejected = Rejected::new(Rejection::Vacant).with_vacated(vacated);
+            return self.not_broken(&name, &rejected);
         };
         let token = self.token.unwrap_or(occupant.token);
         if token != occupant.token {
             let rejected = Rejected::new(Rejection::StaleToken).with_occupant(Some(occupant));
-            return self.not_broken(&rejected);
+            return self.not_broken(&name, &rejected);
         }
         let question = format!(
             "{} {}.\nIts work may run on until it notices. Break it?",
-            visible(self.resource.as_str()),
+            visible(name.as_str()),
             people::held(&occupant),
         );
         if !self.yes && !confirm::ask(&question)? {
             output::note("nothing was broken");
             return Ok(Exit::No);
         }
-        let answer = store
-            .revoke(self.resource.clone(), Some(token), self.reason.clone())
-            .await
-            .map_err(Failure::of_decision)?;
-        match answer {
-            Revoked::Burnt(burnt) => self.broken(&occupant, Some(burnt)),
-            Revoked::Rejected(rejected) if rejected.reason == Rejection::TokensExhausted => {
-                self.broken(&occupant, None)
-            }
-            Revoked::Rejected(rejected) => self.not_broken(&rejected),
-            _ => Err(unknown_answer()),
-        }
-    }
-
-    fn broken(&self, occupant: &Occupant, burnt: Option<FencingToken>) -> Outcome {
-        let token = occupant.token;
-        if self.form.json {
-            output::print_json(
-                &DecisionView::new(&self.resource, "revoked").of(occupant.owner, token).burning(burnt),
-            )?;
-        } else {
-            let fence = match burnt {
-                Some(burnt) => {
-                    format!("token {burnt} is burnt: a mark that is raised to it refuses {token} at once")
-                }
-                None => "no greater token is left: the resource is closed for good".to_owned(),
-            };
-            output::print(&format!(
-                "broke the lease of {} on {} under token {token}; {fence}\n",
-                people::holder(occupant),
-                visible(self.resource.as_str()),
-            ))?;
-        }
+        let answer = broken.revoke(store.as_ref(), token, self.reason.clone()).await;
+        let burnt = match answer.map_err(Failure::of_decision)? {
+            Revoked::Burnt(burnt) => Some(burnt),
+            Revoked::Rejected(rejected) if rejected.reason == Rejection::TokensExhausted => None,
+            Revoked::Rejected(rejected) => return self.not_broken(&name, &rejected),
+            _ => return Err(unknown_answer()),
+        };
+        self.broken(&name, &occupant, burnt)?;
         output::note(&format!(
-            "work under token {token} may run on until its holder notices, for at most {}",
+            "work under token {token} may run on until its holder notices, for at most {}{}",
             duration::show(occupant.remaining),
+            broken.afterwards(),
         ));
         Ok(Exit::Ok)
     }
 
-    fn not_broken(&self, rejected: &Rejected) -> Outcome {
+    fn broken(
+        &self,
+        name: &ResourceName,
+        occupant: &Occupant,
+        burnt: Option<FencingToken>,
+    ) -> Result<(), Failure> {
+        let token = occupant.token;
         if self.form.json {
-            output::print_json(&DecisionView::new(&self.resource, "rejected").because(rejected))?;
+            let view = DecisionView::new(name, "revoked").of(occupant.owner, token).burning(burnt);
+            return output::print_json(&view);
         }
-        let resource = visible(self.resource.as_str());
+        let fence = match burnt {
+            Some(burnt) => {
+                format!("token {burnt} is burnt: a mark that is raised to it refuses {token} at once")
+            }
+            None => "no greater token is left: the resource is closed for good".to_owned(),
+        };
+        output::print(&format!(
+            "broke the lease of {} on {} under token {token}; {fence}\n",
+            people::holder(occupant),
+            visible(name.as_str()),
+        ))
+    }
+
+    fn not_broken(&self, name: &ResourceName, rejected: &Rejected) -> Outcome {
+        if self.form.json {
+            output::print_json(&DecisionView::new(name, "rejected").because(rejected))?;
+        }
         Err(Failure::new(
             Exit::No,
-            format!("nothing was broken on {resource}: {}", people::rejected(rejected)),
+            format!("nothing was broken on {}: {}", visible(name.as_str()), people::rejected(rejected)),
         ))
     }
 }

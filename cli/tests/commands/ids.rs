@@ -74,6 +74,25 @@ fn a_machine_id_is_taken_shown_and_given_back() {
 }
 
 #[test]
+fn a_machine_id_that_is_broken_stays_closed_for_as_long_as_it_could_be_used() {
+    let world = World::new();
+    let taken = world.lease("id acquire ids --ttl 1h --size 1 --label me").ok();
+    let token = value(&taken, "MACHINE_ID_TOKEN");
+    world.lease("id revoke ids 0").fails(64, &["--yes"]);
+    world.lease("id revoke ids 0 --yes --token 1").fails(1, &["nothing was broken on ids#0", "me"]);
+    world.lease("id revoke ids 1 --yes").fails(1, &["nothing was broken on ids#1"]);
+    let broken = world.lease("id revoke ids 0 --yes --reason stuck");
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+    assert!(broken.out.contains(&format!("on ids#0 under token {token}")), "{broken:?}");
+    assert!(broken.err.contains("nobody else is given the machine ID"), "{broken:?}");
+    assert_eq!(world.json("id ls ids")["held"], 0);
+    world.lease("id acquire ids --ttl 1h --size 1").fails(75, &["may come free in"]);
+    assert_eq!(world.json("history ids#0")["holds"][0]["reason"], "stuck");
+    let again = world.lease("id revoke ids 0 --yes --json");
+    assert_eq!((again.code, again.json()["resource"].as_str()), (Some(1), Some("ids#0")), "{again:?}");
+}
+
+#[test]
 fn a_command_runs_under_a_machine_id_of_its_own() {
     let world = World::new();
     let one = world.lease("id acquire ids --ttl 1h").ok();

@@ -7,6 +7,7 @@ mod ls;
 mod next;
 mod pool;
 mod release;
+mod revoke;
 mod run;
 mod whois;
 
@@ -34,6 +35,7 @@ enum What {
     Release(release::Release),
     Run(Box<run::Run>),
     Ls(ls::Ls),
+    Revoke(revoke::Revoke),
     Next(next::Next),
     Decode(decode::Decode),
     Whois(whois::Whois),
@@ -55,6 +57,7 @@ impl Id {
             // See `as_run`.
             What::Run(_) => Err(Failure::new(Exit::Failed, "this is no command that runs here")),
             What::Ls(ls) => ls.run().await,
+            What::Revoke(revoke) => revoke.run().await,
             What::Next(next) => next.run(),
             What::Decode(decode) => decode.run(),
             What::Whois(whois) => whois.run().await,
