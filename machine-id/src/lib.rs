@@ -48,7 +48,7 @@ pub use layout::{Layout, LayoutError, Parts};
 pub use lease_machines::Window;
 pub use manager::{Manager, Notice, Options, OptionsError, StartError};
 pub use strategy::{
-    AcquireError, Acquired, CallOptions, EnvironmentVariable, Fixed, HostIdentifiers, LeaseHandle,
+    AcquireError, Acquired, CallOptions, EnvironmentVariable, Fixed, HostIdentifiers, LeaseHandle, Left,
     RenewError, Renewed, Strategy,
 };
 #[cfg(feature = "store")]

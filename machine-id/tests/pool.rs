@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lease_machines::SlotRange;
 use lease_machines_id::{
-    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, Manager, Options, PoolLease,
-    Reason, RenewError, StartError, Strategy,
+    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, Manager, Notice, Options,
+    PoolLease, Reason, RenewError, StartError, Strategy,
 };
 use lease_machines_store::{Fault, FaultStore, MemoryStore, Opening, PoolClaim, ResourceName, Store};
 use pollster::block_on;
@@ -194,6 +195,35 @@ fn a_manager_makes_ids_under_the_slots_number_and_gives_it_back() {
     // The mark was lowered to what was used, not left at the end of the reserved hours.
     let seen = block_on(store.slots(name())).expect("a look");
     assert!(seen.slots.iter().all(|slot| slot.mark <= seen.wall + Duration::from_secs(60)), "{seen:?}");
+}
+
+#[test]
+fn a_pool_that_runs_short_is_told_of() {
+    let store = memory();
+    let counted = |pool: &PoolLease| pool.left(&CALL).map(|left| (left.free, left.of, left.is_short()));
+    let holders: Vec<_> = (0..9).map(|_| held(&pool(&store, 11))).collect();
+    assert_eq!(counted(&pool(&store, 11)), Some((2, 11, false)));
+    let (sender, notices) = std::sync::mpsc::channel();
+    let manager = Manager::start_with(pool(&store, 11), Options::new(), move |notice| {
+        let _ = sender.send(notice);
+    });
+    let manager = manager.expect("the last but one");
+    let mut notices = std::iter::from_fn(|| notices.recv_timeout(Duration::from_secs(60)).ok());
+    let short = notices.find_map(|notice| match notice {
+        Notice::RunsShort { left } => Some((left.free, left.of)),
+        _ => None,
+    });
+    assert_eq!(short, Some((1, 11)));
+    // What was given back cools down first; a part of the pool is counted by itself.
+    pool(&store, 11).release(&holders[0].lease, &CALL);
+    assert_eq!(counted(&pool(&store, 11)), Some((1, 11, true)));
+    assert_eq!(
+        counted(&pool(&store, 11).with_range(SlotRange::new(9, 40).expect("a range"))),
+        Some((1, 2, false))
+    );
+    store.advance(PoolClaim::COOL_DOWN);
+    assert_eq!(counted(&pool(&store, 11)), Some((2, 11, false)));
+    manager.stop();
 }
 
 #[test]

@@ -26,6 +26,8 @@ use crate::{Encrypt, Encrypted};
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// A thread that dies again and again is to leave the processor to others.
 const AFTER_DEATH: Duration = Duration::from_millis(100);
+/// How long the number of those that are left is of interest.
+const COUNT_LIMIT: Duration = Duration::from_secs(30);
 /// More calls than these are not left hanging.
 const MOST_CALLS: usize = 8;
 
@@ -253,6 +255,7 @@ impl Shared {
                 self.sources.start(machine_id, term);
                 (state.window, state.last_used) = (term.window, None);
                 self.warn(state);
+                self.count_others();
             }
             Command::Extend { term } => {
                 self.sources.extend(term);
@@ -341,6 +344,18 @@ impl Shared {
             Ok(()) => state.calls += 1,
             Err(_) => state.events.push_back(otherwise),
         }
+    }
+
+    /// Looks how many machine IDs are left, now that there is one less; holding up nothing, and as well as it can.
+    fn count_others(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        let _ = spawn("lease-id-left", move || {
+            let options = CallOptions::new(COUNT_LIMIT);
+            let left = catch_unwind(AssertUnwindSafe(|| shared.strategy.left(&options)));
+            if let Some(left) = left.ok().flatten().filter(|left| left.is_short()) {
+                shared.lock().tell(Notice::RunsShort { left });
+            }
+        });
     }
 
     fn close(&self, state: &mut State, reason: Reason) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{AcquireError, OptionsError, Reason};
+use crate::{AcquireError, Left, OptionsError, Reason};
 
 /// Something that happened to a manager's machine ID.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +43,11 @@ pub enum Notice {
         reason: Reason,
         /// More of it, for people.
         why: String,
+    },
+    /// After the machine ID was granted, less than a tenth of all were left for others.
+    RunsShort {
+        /// How many.
+        left: Left,
     },
     /// The time bits of the layout for IDs of so many bits run out.
     TimeRunsOut {

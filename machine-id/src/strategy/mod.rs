@@ -64,6 +64,30 @@ pub trait Strategy: Send + Sync + 'static {
     fn deterministic(&self) -> bool {
         true
     }
+
+    /// How many machine IDs are left for others. It is asked for after each grant, on a thread of its own, for
+    /// [`Notice::RunsShort`](crate::Notice::RunsShort). Unless overridden, nobody knows.
+    fn left(&self, options: &CallOptions) -> Option<Left> {
+        let _ = options;
+        None
+    }
+}
+
+/// How many machine IDs are left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Those that could be granted now: nobody holds them, and they have cooled down.
+    pub free: u32,
+    /// All that there are.
+    pub of: u32,
+}
+
+impl Left {
+    /// Whether these are less than a tenth of all.
+    #[must_use]
+    pub const fn is_short(self) -> bool {
+        self.free.saturating_mul(10) < self.of
+    }
 }
 
 /// What a strategy is told about a call.

@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lease_machines::{OwnerId, SlotRange};
 use lease_machines_store::{
-    Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
-    StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
+    Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotInspection, SlotLease, SlotRef, SlotRenewed,
+    Store, StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
 };
 use pollster::block_on;
 
-use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, RenewError, Renewed, Strategy};
+use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, Left, RenewError, Renewed, Strategy};
 
 /// A machine ID from a pool on a store, which no other holder has: the number of a slot.
 ///
@@ -241,6 +241,20 @@ impl Strategy for PoolLease {
 
     fn deterministic(&self) -> bool {
         false
+    }
+
+    fn left(&self, _options: &CallOptions) -> Option<Left> {
+        let seen = block_on(self.store.slots(self.common.pool.clone())).ok()?;
+        let (first, last) = (self.common.range.first(), self.common.range.last());
+        let of = seen.size.min(u32::from(last) + 1).saturating_sub(first.into());
+        let is_taken = |slot: &&SlotInspection| {
+            let freed = slot.free_from.and_then(|freed| freed.duration_since(SystemTime::UNIX_EPOCH).ok());
+            slot.occupant.is_some()
+                || freed.is_some_and(|freed| freed.saturating_add(self.common.cool_down) > seen.wall)
+        };
+        let within = seen.slots.iter().filter(|slot| (first..=last).contains(&slot.slot));
+        let taken = u32::try_from(within.filter(is_taken).count()).unwrap_or(u32::MAX);
+        Some(Left { free: of.saturating_sub(taken), of })
     }
 }
 
