@@ -20,6 +20,11 @@
 //!
 //! What decides is pure: the manager's rules are a state machine that is told the time, and the factories' stream of stamps is
 //! a handful of atomic numbers, checked with the model checker `loom`.
+//!
+//! # Features
+//!
+//! `store`: `PoolLease` and `Guarded`. `encrypted`: `Encrypted`. `tracing`: each [`Notice`] is an event with the target
+//! `lease_id`: *acquired*, *not acquired*, *renewed*, *not renewed*, *lost*, *the pool runs short*, *the layout's time runs out*.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -381,6 +381,9 @@ impl State {
 
 fn listen(notices: &Receiver<Notice>, mut listener: Listener) {
     while let Ok(notice) = notices.recv() {
+        // Here, where whoever collects events may take his time.
+        #[cfg(feature = "tracing")]
+        let _ = catch_unwind(AssertUnwindSafe(|| notice.trace()));
         // A listener that panics hears of the next as well.
         let _ = catch_unwind(AssertUnwindSafe(|| listener(notice)));
     }

@@ -58,6 +58,27 @@ pub enum Notice {
     },
 }
 
+#[cfg(feature = "tracing")]
+impl Notice {
+    /// Tells whoever collects events.
+    pub(super) fn trace(&self) {
+        macro_rules! tell {
+            ($level:ident, $($rest:tt)*) => { tracing::$level!(target: "lease_id", $($rest)*) };
+        }
+        match self {
+            Self::Acquired { machine_id, ttl } => tell!(info, machine_id, ?ttl, "acquired"),
+            Self::NotAcquired { why } => tell!(warn, error = %why, "not acquired"),
+            Self::Renewed { machine_id, ttl } => tell!(debug, machine_id, ?ttl, "renewed"),
+            Self::NotRenewed { machine_id, why } => tell!(warn, machine_id, error = why, "not renewed"),
+            Self::Lost { machine_id, reason, why } => {
+                tell!(error, machine_id, ?reason, error = why, "lost");
+            }
+            Self::RunsShort { left } => tell!(warn, free = left.free, of = left.of, "the pool runs short"),
+            Self::TimeRunsOut { bits, left } => tell!(warn, bits, ?left, "the layout's time runs out"),
+        }
+    }
+}
+
 /// Why a manager did not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
