@@ -15,8 +15,8 @@ use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, Left, RenewError, 
 
 /// A machine ID from a pool on a store, which no other holder has: the number of a slot.
 ///
-/// It is the same on each engine: SQLite for the processes of one machine, PostgreSQL, MySQL or MariaDB, Redis or Valkey, etcd
-/// for those of many.
+/// It is the same on each engine: SQLite for the processes of one machine, PostgreSQL, MySQL or MariaDB, Redis or
+/// Valkey for those of many. (The one on etcd keeps no pools.)
 ///
 /// ```
 /// use std::sync::Arc;

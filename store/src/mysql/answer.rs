@@ -130,7 +130,11 @@ impl Told {
         Ok(Self { row, place: place.to_owned(), code })
     }
 
-    fn row(&self) -> Reading<'_> {
+    pub(super) fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(super) fn row(&self) -> Reading<'_> {
         Reading::new(&self.row, &self.place)
     }
 
@@ -148,7 +152,7 @@ impl Told {
         self.row().epoch("epoch")
     }
 
-    fn grant(&self) -> Result<Grant, StoreError> {
+    pub(super) fn grant(&self) -> Result<Grant, StoreError> {
         let token =
             self.row().token("token")?.ok_or_else(|| self.row().nonsense("a grant without a token"))?;
         Ok(Grant::new(token, self.row().span("remaining")?, self.epoch()?))
@@ -169,18 +173,31 @@ impl Told {
                 end.once.clone_from(&claim.once);
                 Ok(Acquired::AlreadyDone(end))
             }
-            "held back" => Err(StoreError::new(
-                ErrorKind::Busy,
-                format!(
-                    "the store's history was lost, and leases of it may still be held: nothing is granted for another \
-                     {}, unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
-                    check::left(self.row().span("remaining")?)
-                ),
-            )),
+            "held back" => Err(self.held_back()?),
             "withdrawn" => superseded("the owner has withdrawn"),
             "run out" => superseded("its lease has run out"),
             "answered before" => superseded("a later attempt of the owner was answered, or this one was"),
             _ => self.rejected().map(Acquired::Rejected),
+        }
+    }
+
+    /// Nothing is granted yet.
+    pub(super) fn held_back(&self) -> Result<StoreError, StoreError> {
+        Ok(StoreError::new(
+            ErrorKind::Busy,
+            format!(
+                "the store's history was lost, and leases of it may still be held: nothing is granted for another {}, \
+                 unless an operator who knows that the old holders are dead says so by `lease epoch open --now`",
+                check::left(self.row().span("remaining")?)
+            ),
+        ))
+    }
+
+    /// The error of an answer that refuses the request.
+    pub(super) fn refused(&self) -> Result<StoreError, StoreError> {
+        match self.code.as_str() {
+            "new epoch" => Ok(StoreError::new_epoch(self.row().epoch("believed")?, self.epoch()?)),
+            other => Ok(self.row().nonsense(&format!("the answer {other:?}"))),
         }
     }
 
@@ -211,7 +228,7 @@ impl Told {
         }
     }
 
-    fn rejected(&self) -> Result<Rejected, StoreError> {
+    pub(super) fn rejected(&self) -> Result<Rejected, StoreError> {
         let reason = match self.code.as_str() {
             "occupied" => Rejection::Occupied,
             "vacant" => Rejection::Vacant,
@@ -220,8 +237,7 @@ impl Told {
             "expired" => Rejection::Expired,
             "invalid ttl" => Rejection::InvalidTtl,
             "exhausted" => Rejection::TokensExhausted,
-            "new epoch" => return Err(StoreError::new_epoch(self.row().epoch("believed")?, self.epoch()?)),
-            other => return Err(self.row().nonsense(&format!("the answer {other:?}"))),
+            _ => return Err(self.refused()?),
         };
         let (occupant, vacated) = self.row().standing(["held_token", "held_owner"])?;
         // A lease that is held back was released: whoever still renews it hears how.

@@ -20,6 +20,13 @@ pub(super) enum Call {
     Inspect,
     List,
     History,
+    ClaimSlot,
+    RenewSlot,
+    ReleaseSlot,
+    WithdrawSlot,
+    RevokeSlot,
+    ResizePool,
+    Slots,
 }
 
 impl Call {
@@ -37,7 +44,14 @@ impl Call {
             Self::Epoch => "CALL lease_epoch_1()",
             Self::Inspect => "CALL lease_inspect_1(?)",
             Self::List => "CALL lease_list_1(?,?)",
-            Self::History => "CALL lease_history_1(?,?)",
+            Self::History => "CALL lease_history_1(?,?,?,?)",
+            Self::ClaimSlot => "CALL lease_claim_slot_1(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            Self::RenewSlot => "CALL lease_renew_slot_1(?,?,?,?,?,?,?,?)",
+            Self::ReleaseSlot => "CALL lease_release_slot_1(?,?,?,?,?,?,?)",
+            Self::WithdrawSlot => "CALL lease_withdraw_slot_1(?,?,?)",
+            Self::RevokeSlot => "CALL lease_revoke_slot_1(?,?,?,?,?)",
+            Self::ResizePool => "CALL lease_resize_pool_1(?,?)",
+            Self::Slots => "CALL lease_slots_1(?)",
         }
     }
 }

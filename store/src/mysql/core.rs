@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::time::{Duration, Instant as Begun};
 
-use mysql_async::{Row, Value};
+use mysql_async::{Error, Row, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{self, Reading, Told, one};
 use super::call::{Call, number, span, text};
-use super::failure::failed;
+use super::failure::{DEADLOCK, failed};
 use super::link::{Link, Target};
 use crate::decide::LEAP;
 use crate::server::{self, Pool, Taken, poll};
@@ -16,6 +16,10 @@ use crate::{Epoch, ErrorKind, Finding, Inspection, LeaseRef, Pruned, ResourceNam
 
 /// Prunes as many resources in one transaction as a first grant can wait for.
 const AT_ONCE: i64 = 2_000;
+
+/// How often a request is made again that was undone since it and another one waited for each other: on slots, whose indexes are
+/// locked entry by entry, that can be.
+const DEADLOCKS: u32 = 20;
 
 /// How long a waiter sleeps before it looks again, at first and at most.
 const FIRST: Duration = Duration::from_millis(50);
@@ -58,7 +62,15 @@ impl Core {
         let until = self.until();
         let mut taken = self.take(until).await?;
         let place = &self.target.place;
-        match timeout_at(until, taken.link.ask(call, parameters)).await {
+        let mut undone = 0;
+        let answer = loop {
+            match timeout_at(until, taken.link.ask(call, parameters.clone())).await {
+                // All of it was, for another one that is through by now.
+                Ok(Err(Error::Server(told))) if told.code == DEADLOCK && undone < DEADLOCKS => undone += 1,
+                answer => break answer,
+            }
+        };
+        match answer {
             Err(_) => {
                 let timeout = self.target.options.limits.timeout;
                 Err(StoreError::new(

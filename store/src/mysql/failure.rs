@@ -85,6 +85,15 @@ fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
     }
 }
 
+/// Whether the server refused because another row has the same entry in this key.
+pub(super) fn is_duplicate(error: &StoreError, key: &str) -> bool {
+    const DUPLICATE: u16 = 1062;
+    match error.source().and_then(|source| source.downcast_ref()) {
+        Some(Error::Server(told)) => told.code == DUPLICATE && told.message.contains(key),
+        _ => false,
+    }
+}
+
 /// An error and what caused it, in one line.
 fn causes(error: &Error) -> String {
     let mut text = error.to_string();

@@ -15,6 +15,7 @@ mod options;
 mod passwords;
 mod renew;
 mod schema;
+mod slots;
 mod store;
 mod tls;
 mod url;

@@ -14,6 +14,8 @@ pub(super) const VERSION: i64 = 1;
 
 const TABLES: &str = include_str!("sql/tables.sql");
 const PARTS: &str = include_str!("sql/parts.sql");
+/// Pools: tables and procedures.
+const SLOTS: &str = include_str!("sql/slots.sql");
 const ROUTINES: &str = include_str!("sql/routines.sql");
 const FIRST: &str = include_str!("sql/first.sql");
 const FENCE: &str = include_str!("sql/fence.sql");
@@ -66,7 +68,7 @@ fn statements(text: &str) -> Vec<String> {
 }
 
 fn all() -> Vec<String> {
-    [TABLES, ROUTINES, FENCE, FIRST].into_iter().flat_map(statements).collect()
+    [TABLES, ROUTINES, SLOTS, FENCE, FIRST].into_iter().flat_map(statements).collect()
 }
 
 /// The marks of fences and their guard, for the command `mysql` or `mariadb`.

@@ -14,10 +14,12 @@ use super::core::Core;
 use super::link::Target;
 use super::options::MysqlOptions;
 use super::{schema, tls, url};
+use crate::pool::{pool_name, slot_named};
 use crate::server::Driver;
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, HistoryEntry, Inspection, LeaseRef,
-    Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
+    LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
+    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases on a MySQL server, 8.0.19 or later, or a MariaDB server, 10.6 or later.
@@ -95,7 +97,6 @@ impl MysqlStore {
 
     fn start(target: Target) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("mysql", target.options.limits.max_ttl);
-        capabilities.slots = false;
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.clone())?;
@@ -139,6 +140,13 @@ impl MysqlStore {
             }
             Ok(answer)
         })
+    }
+
+    fn slot_claim(&self, claim: PoolClaim, again: bool) -> Answer<'_, Claimed> {
+        match check::pool_claim(claim, self.capabilities.max_ttl) {
+            Ok(claim) => self.run(move |core| async move { core.claim_slot(claim, again).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
     }
 }
 
@@ -242,7 +250,14 @@ impl Store for MysqlStore {
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
         self.run(move |core| async move {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let rows = core.look(Call::History, vec![text(resource.as_str()), number(limit)]).await?;
+            let slot = slot_named(&resource);
+            let parameters = vec![
+                text(resource.as_str()),
+                number(limit),
+                some_text(slot.as_ref().map(|(pool, _)| pool.as_str())),
+                some_bits(slot.as_ref().map(|(_, slot)| (*slot).into())),
+            ];
+            let rows = core.look(Call::History, parameters).await?;
             rows.iter().map(|row| answer::hold(row, &core.target.place)).collect()
         })
     }
@@ -260,6 +275,59 @@ impl Store for MysqlStore {
             let above = opening.above.map_or(0, FencingToken::value);
             core.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
         })
+    }
+
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.slot_claim(claim, false)
+    }
+
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.slot_claim(claim, true)
+    }
+
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        match check::ttl(ttl, self.capabilities.max_ttl) {
+            Ok(ttl) => self.run(move |core| async move { core.renew_slot(&lease, ttl, id_time).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        match check::last_used(last_used) {
+            Ok(last_used) => self.run(move |core| async move { core.release_slot(&lease, last_used).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        match pool_name(&pool) {
+            Ok(()) => self.run(move |core| async move { core.withdraw_slot(pool, owner).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        match check::text("reason", reason.as_deref()) {
+            Ok(()) => self.run(move |core| async move { core.revoke_slot(pool, slot, expect, reason).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        self.run(move |core| async move { core.slots(pool).await })
+    }
+
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        match pool_name(&pool).and_then(|()| check::size(size)) {
+            Ok(()) => self.run(move |core| async move { core.resize_pool(pool, size).await }),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {

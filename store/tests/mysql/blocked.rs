@@ -10,7 +10,7 @@ use lease_machines_store::{Acquired, LeaseRef, MysqlStore, Renewed, Store, Undec
 use crate::help::{claim, claim_for, granted, lease, on_both};
 use crate::servers::mysql::{Kind, Server, runtime, say};
 
-const TTL: Duration = Duration::from_millis(300);
+pub const TTL: Duration = Duration::from_millis(300);
 
 /// Begins a transaction with something in it, and gives what says more in it.
 pub fn harmed(server: &Server, database: &str, harm: &str) -> impl FnMut(&str) + use<> {
@@ -33,7 +33,7 @@ pub fn is_waiting(server: &Server, database: &str) -> bool {
 
 /// Does something to the row in a transaction, has `asked` begin meanwhile, and ends the transaction when the lease is
 /// over and the request is seen to wait.
-fn while_blocked<T: Send>(
+pub fn while_blocked<T: Send>(
     server: &Server,
     database: &str,
     harm: &str,

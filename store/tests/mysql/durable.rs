@@ -2,7 +2,10 @@
 
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, LeaseRef, MysqlStore, Released, Renewed, Revoked, Store};
+use lease_machines_store::{
+    Acquired, Claimed, Ending, LeaseRef, MysqlStore, PoolClaim, Released, Renewed, Revoked, SlotRef,
+    SlotRenewed, Store,
+};
 
 use crate::help::{claim, granted, lease, on_both};
 use crate::servers::mysql::{Kind, Server};
@@ -29,7 +32,10 @@ fn what_changes_nothing_waits_for_the_disk_too(kind: Kind) {
     let held = lease("job", 1, grant);
     let other = LeaseRef::new(held.resource.clone(), OwnerId::new(2), held.token, held.epoch);
     let stale = LeaseRef::new(held.resource.clone(), held.owner, FencingToken::FIRST, held.epoch);
-    let asked: [(&str, &dyn Fn()); 5] = [
+    let of_pool = |owner| PoolClaim::new(held.resource.clone(), 1, OwnerId::new(owner), same.ttl);
+    let Claimed::Granted(slot) = block_on(store.claim_slot(of_pool(1))).unwrap() else { panic!() };
+    let slot = SlotRef::new(held.resource.clone(), slot.slot, OwnerId::new(2), slot.token, None);
+    let asked: [(&str, &dyn Fn()); 7] = [
         ("a claim of what is held", &|| {
             let told = block_on(store.acquire(claim("job", 2))).unwrap();
             assert!(matches!(told, Acquired::Rejected(_)), "{told:?}");
@@ -49,6 +55,13 @@ fn what_changes_nothing_waits_for_the_disk_too(kind: Kind) {
                 block_on(store.revoke(held.resource.clone(), Some(stale.token), None)).unwrap(),
                 Revoked::Rejected(_)
             ))
+        }),
+        ("a claim of a pool that is full", &|| {
+            assert!(matches!(block_on(store.claim_slot(of_pool(2))).unwrap(), Claimed::Rejected(_)))
+        }),
+        ("a renewal of another's slot", &|| {
+            let told = block_on(store.renew_slot(slot.clone(), same.ttl, false)).unwrap();
+            assert!(matches!(told, SlotRenewed::Rejected(_)), "{told:?}");
         }),
     ];
     for (what, ask) in asked {

@@ -14,5 +14,6 @@ mod help;
 mod hostile;
 mod marks;
 mod setup;
+mod slots;
 mod tls;
 mod wire;

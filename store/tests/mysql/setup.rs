@@ -3,9 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    ErrorKind, Migration, MysqlStore, Opening, Severity, Store, StoreError, Undecided, migrate, migration_sql,
+    Claimed, ErrorKind, Migration, MysqlStore, Opening, PoolClaim, Severity, Store, StoreError, Undecided,
+    migrate, migration_sql,
 };
 
 use crate::help::{claim, granted, lease, on_both};
@@ -92,6 +94,11 @@ fn an_account_with_the_rights_that_are_printed_uses_a_store_that_was_printed(kin
     assert!(block_on(store.renew_many(vec![(held.clone(), Duration::from_secs(70))])).unwrap()[0].is_ok());
     assert!(block_on(store.release(held, Default::default())).is_ok());
     assert!(block_on(store.prune(Duration::ZERO)).is_ok());
+    let (pool, owner) = (claim("ids", 1).resource, OwnerId::new(1));
+    let slot = PoolClaim::new(pool.clone(), 4, owner, Duration::from_secs(60));
+    assert!(matches!(block_on(store.claim_slot(slot)).unwrap(), Claimed::Granted(_)));
+    assert!(block_on(store.withdraw_slot(pool.clone(), owner)).is_ok());
+    assert!(block_on(store.resize_pool(pool, 8)).is_ok());
     let epoch = block_on(store.epoch()).unwrap();
     assert_ne!(block_on(store.open_epoch(Opening::new(epoch))).unwrap(), epoch);
     assert!(block_on(store.doctor()).is_ok());

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, ErrorKind, MysqlStore, Released, Renewed, Store, Undecided};
+use lease_machines_store::{
+    Acquired, Claimed, Ending, ErrorKind, MysqlStore, PoolClaim, Released, Renewed, SlotRef, Store, Undecided,
+};
 
 use crate::help::{claim, granted, lease, on_both};
 use crate::servers::mysql::{Kind, Server};
@@ -57,6 +59,21 @@ fn a_decision_is_one_round_trip(kind: Kind) {
         counted("list", &|| drop(block_on(store.list(String::new())).unwrap()));
         counted("history", &|| drop(block_on(store.history(lease.resource.clone(), 9)).unwrap()));
         counted("epoch", &|| assert!(block_on(store.epoch()).is_ok()));
+        let pool = lease.resource.clone();
+        let wish = |owner: u64| PoolClaim::new(pool.clone(), 3, OwnerId::new(owner), LONG).with_identity("a");
+        counted("first claim_slot", &|| drop(block_on(store.claim_slot(wish(1))).unwrap()));
+        counted("claim_slot", &|| drop(block_on(store.claim_slot(wish(2))).unwrap()));
+        let Claimed::Granted(held) = block_on(store.claim_slot(wish(1))).unwrap() else { panic!() };
+        let slot = SlotRef::new(pool.clone(), held.slot, OwnerId::new(1), held.token, None);
+        counted("reclaim_slot", &|| drop(block_on(store.reclaim_slot(wish(2).with_attempt(2))).unwrap()));
+        counted("renew_slot", &|| drop(block_on(store.renew_slot(slot.clone(), LONG, true)).unwrap()));
+        counted("release_slot", &|| drop(block_on(store.release_slot(slot.clone(), None)).unwrap()));
+        counted("withdraw_slot", &|| {
+            drop(block_on(store.withdraw_slot(pool.clone(), OwnerId::new(2))).unwrap())
+        });
+        counted("revoke_slot", &|| drop(block_on(store.revoke_slot(pool.clone(), 0, None, None)).unwrap()));
+        counted("slots", &|| drop(block_on(store.slots(pool.clone())).unwrap()));
+        counted("resize_pool", &|| assert!(block_on(store.resize_pool(pool.clone(), 5)).is_ok()));
         trips
     };
     let _ = call("warm", 1);
@@ -65,6 +82,10 @@ fn a_decision_is_one_round_trip(kind: Kind) {
         assert_eq!(trips, 1, "{what}");
     }
     assert!(prepared > 0 && proxy.named() == prepared, "statements stay prepared");
+    let before = proxy.asked();
+    let pool = PoolClaim::new(claim("many", 1).resource, 1_025, OwnerId::new(1), LONG);
+    assert!(matches!(block_on(store.claim_slot(pool)).unwrap(), Claimed::Granted(_)));
+    assert_eq!(proxy.asked() - before, 2, "a large pool is made before its first lease begins");
 }
 
 fn a_thousand_leases_are_renewed_by_one_request(kind: Kind) {

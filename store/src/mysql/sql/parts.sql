@@ -7,7 +7,7 @@
     DECLARE r_retained, r_vacated_how INT DEFAULT 0;
 
 -- part state
-    DECLARE s_epoch, s_floor, s_grants_from, wall, seen, pruned, trim_at BIGINT;
+    DECLARE s_epoch, s_floor, s_grants_from, s_stamps_above, wall, seen, pruned, trim_at BIGINT;
     DECLARE s_here, wrote BOOLEAN DEFAULT FALSE;
     DECLARE code VARCHAR(20) CHARACTER SET ascii;
     DECLARE a_token, a_remaining, a_believed BIGINT;
@@ -42,8 +42,8 @@
     END IF;
 
 -- part look
-    SELECT s.epoch, s.floor, s.grants_from, s.server = {server}, {clock}
-    INTO s_epoch, s_floor, s_grants_from, s_here, wall FROM lease_store AS s WHERE s.id = 1;
+    SELECT s.epoch, s.floor, s.grants_from, s.stamps_above, s.server = {server}, {clock}
+    INTO s_epoch, s_floor, s_grants_from, s_stamps_above, s_here, wall FROM lease_store AS s WHERE s.id = 1;
     IF s_epoch IS NULL THEN
         SIGNAL SQLSTATE 'LM002' SET MESSAGE_TEXT = 'the store has no epoch', MYSQL_ERRNO = 45002;
     END IF;
@@ -66,7 +66,10 @@
         -- Owners are drawn for every hold: one that is shown under another name was not lost.
         SET a_rewound = p_token > (SELECT f.floor FROM lease_floor AS f WHERE f.id = 1)
             AND NOT EXISTS (SELECT 1 FROM lease_row AS t WHERE t.owner = p_owner AND t.token = p_token)
-            AND NOT EXISTS (SELECT 1 FROM lease_row AS t WHERE t.vacated_owner = p_owner AND t.vacated_token = p_token);
+            AND NOT EXISTS (SELECT 1 FROM lease_row AS t WHERE t.vacated_owner = p_owner AND t.vacated_token = p_token)
+            AND NOT EXISTS (
+                SELECT 1 FROM lease_slot AS t WHERE (t.owner = p_owner AND t.token = p_token)
+                OR (t.vacated_owner = p_owner AND t.vacated_token = p_token));
     END IF;
 
 -- part remember
@@ -112,3 +115,52 @@
             r_expires_at AS expires_at, r_retained AS retained, r_label AS label, r_identity AS identity,
             r_vacated_token AS vacated_token, r_vacated_owner AS vacated_owner, r_vacated_how AS vacated_how;
     END IF;
+
+-- part slot_row
+    {row}
+    -- The name of its history.
+    DECLARE p_name VARBINARY(262);
+    DECLARE r_asker, r_mark, r_window_after BIGINT;
+    DECLARE r_slot INT;
+
+-- part slot_columns
+        t.last_issued, t.observed, t.owner, t.attempt, t.token, t.granted_at, t.free_from, t.epoch, t.label, t.identity,
+        t.vacated_token, t.vacated_owner, t.vacated_how, t.renewed_at, t.renewals, t.holds, t.slot, t.asker, t.mark,
+        t.window_after
+    INTO r_last, r_observed, r_owner, r_attempt, r_token, r_granted_at, r_expires_at, r_epoch, r_label, r_identity,
+        r_vacated_token, r_vacated_owner, r_vacated_how, r_renewed_at, r_renewals, r_holds, r_slot, r_asker, r_mark,
+        r_window_after
+
+-- part slot_lock
+    SET p_name = CONCAT(p_pool, '#', p_slot);
+    SELECT {slot_columns} FROM lease_slot AS t WHERE t.pool = p_pool AND t.slot = p_slot
+        AND EXISTS (SELECT 1 FROM lease_pool AS p WHERE p.pool = t.pool AND t.slot < p.size) FOR UPDATE;
+
+-- part slot_last
+        -- The next token is greater.
+        SET a_token = GREATEST(IF(r_last > 0, r_last, wall), s_floor);
+
+-- part slot_expired
+        -- The answer says that the lease is over: that has to stay so.
+        SET wrote = TRUE, h_how = 2, h_ended = r_expires_at;
+        UPDATE lease_slot SET observed = seen, told = 1 - told WHERE pool = p_pool AND slot = r_slot;
+
+-- part slot_end
+    -- As every other request: whatever is told has to be on the disk.
+    IF NOT wrote AND r_last > 0 AND NOT (@@log_bin AND @@sync_binlog = 1) THEN
+        SET wrote = TRUE;
+        UPDATE lease_slot SET told = 1 - told WHERE pool = p_pool AND slot = r_slot;
+    END IF;
+    IF wrote THEN
+        COMMIT;
+    ELSE
+        ROLLBACK;
+    END IF;
+
+-- part able
+        t.slot BETWEEN p_first AND last_slot AND t.last_issued < 9223372036854775807 AND (ends IS NULL OR t.mark < ends)
+
+-- part digits
+        SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+        UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11
+        UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15

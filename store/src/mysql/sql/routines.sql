@@ -387,6 +387,7 @@ BEGIN
     END IF;
     IF s_epoch = p_instead THEN
         SELECT COALESCE(MAX(t.last_issued), 0) INTO last FROM lease_row AS t;
+        SELECT GREATEST(last, COALESCE(MAX(t.last_issued), 0)) INTO last FROM lease_slot AS t;
         SELECT f.floor, {clock} INTO pruned, wall FROM lease_floor AS f WHERE f.id = 1;
         IF wall < 1767225600000000 THEN
             SIGNAL SQLSTATE 'LM001' SET MESSAGE_TEXT = 'the clock of this server stands before 2026: no epoch is opened',
@@ -396,14 +397,22 @@ BEGIN
         SET last = IF(last > 9223372036854775807 - 4294967296, 9223372036854775807, last + 4294967296);
         UPDATE lease_store SET
             epoch = p_epoch, floor = GREATEST(last, p_above, wall), grants_from = IF(p_dead, 0, wall + p_max_ttl),
+            -- Whatever was granted, its ID time ended at most `p_max_ttl` after the clock of that moment.
+            stamps_above = GREATEST(stamps_above, wall + p_max_ttl),
             server = {server}
         WHERE id = 1;
         INSERT INTO lease_history
         SELECT t.name, t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, wall, 6, 0, NULL
         FROM lease_row AS t WHERE t.token IS NOT NULL AND wall < t.expires_at AND NOT t.retained
         ON DUPLICATE KEY UPDATE reason = lease_history.reason;
+        INSERT INTO lease_history
+        SELECT CONCAT(t.pool, '#', t.slot), t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals,
+            wall, 6, 0, NULL
+        FROM lease_slot AS t WHERE t.token IS NOT NULL AND wall < t.free_from
+        ON DUPLICATE KEY UPDATE reason = lease_history.reason;
         IF p_dead THEN
             UPDATE lease_row SET expires_at = wall WHERE token IS NOT NULL AND wall < expires_at;
+            UPDATE lease_slot SET free_from = wall WHERE token IS NOT NULL AND wall < free_from;
         END IF;
         SET s_epoch = p_epoch;
     END IF;
@@ -452,7 +461,8 @@ END
 //
 DROP PROCEDURE IF EXISTS lease_history_1
 //
-CREATE PROCEDURE lease_history_1(p_name VARBINARY(255), p_limit BIGINT) SQL SECURITY INVOKER READS SQL DATA
+CREATE PROCEDURE lease_history_1(p_name VARBINARY(255), p_limit BIGINT, p_pool VARBINARY(255), p_slot INT)
+SQL SECURITY INVOKER READS SQL DATA
 BEGIN
     SELECT * FROM (
         SELECT h.token, h.owner, h.label, h.identity, h.granted_at, h.renewed_at, h.renewals, h.ends_at, h.outcome, h.result,
@@ -462,6 +472,11 @@ BEGIN
         SELECT t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, t.expires_at,
             IF(GREATEST({clock}, t.observed) < t.expires_at, 0, 2), 0, NULL
         FROM lease_row AS t WHERE t.name = p_name AND t.token IS NOT NULL AND NOT t.retained
+            AND NOT EXISTS (SELECT 1 FROM lease_history AS o WHERE o.name = p_name AND o.token = t.token)
+        UNION ALL
+        SELECT t.token, t.owner, t.label, t.identity, t.granted_at, t.renewed_at, t.renewals, t.free_from,
+            IF(GREATEST({clock}, t.observed) < t.free_from, 0, 2), 0, NULL
+        FROM lease_slot AS t WHERE t.pool = p_pool AND t.slot = p_slot AND t.token IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM lease_history AS o WHERE o.name = p_name AND o.token = t.token)
     ) AS held ORDER BY held.token DESC LIMIT p_limit;
 END

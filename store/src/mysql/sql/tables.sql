@@ -9,6 +9,8 @@ CREATE TABLE IF NOT EXISTS lease_store (
     epoch BIGINT NOT NULL,
     floor BIGINT NOT NULL,
     grants_from BIGINT NOT NULL,
+    -- Stamps of ID time up to here may have been given out by a history that was lost.
+    stamps_above BIGINT NOT NULL,
     server VARBINARY(255) NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
