@@ -1,6 +1,6 @@
 //! Forgetting resources never lowers a token.
 
-use super::context::{Context, Outcome, name, told};
+use super::context::{Context, Outcome, name, not_renewed, told};
 use super::subject::Need;
 use super::{Case, block_on, case};
 use crate::{Ending, Renewed, WorkResult};
@@ -13,17 +13,26 @@ pub(super) const CASES: &[Case] = &[
 
 fn floor(context: &Context<'_>) -> Outcome<()> {
     let mut greatest = 0;
+    let mut gone = Vec::new();
     for owner in 1..=30 {
         let resource = format!("job-{}", owner % 10);
         let held = context.granted(&resource, owner)?;
         greatest = greatest.max(held.token.value());
-        let _ = context.release(&context.lease(&resource, owner, held)?)?;
+        let lease = context.lease(&resource, owner, held)?;
+        let _ = context.release(&lease)?;
+        gone.push((lease, held.epoch));
     }
     context.pass(5);
     let pruned = block_on(context.store().prune(context.units(1))).map_err(told)?;
     ensure!(pruned.resources == 10, "{} resources forgotten, expected 10", pruned.resources);
     ensure!(pruned.floor >= greatest, "the floor is {}, tokens went to {greatest}", pruned.floor);
     ensure!(block_on(context.store().list(String::new())).map_err(told)?.is_empty(), "they are still there");
+    // A token that is forgotten is no sign of a lost history.
+    for (lease, epoch) in &gone {
+        let _ = not_renewed(context.renew(lease)?)?;
+        let now = block_on(context.store().epoch()).map_err(told)?;
+        ensure!(now == *epoch, "the token of a pruned lease has opened epoch {now}");
+    }
     for index in 0..10 {
         let token = context.granted(&format!("job-{index}"), 99)?.token.value();
         ensure!(token > greatest, "token {token} after {greatest}");

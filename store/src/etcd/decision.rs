@@ -119,7 +119,7 @@ impl Hub {
                     continue;
                 }
                 if let Some((owner, token)) = effects.rewound {
-                    self.rewound(owner, token, &reading.epochal).await?;
+                    self.rewound(owner, token, &reading).await?;
                 }
                 self.note(wanted.resource, reading, None);
                 return Ok((answer?, Outcome::default()));

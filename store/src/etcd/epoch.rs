@@ -1,11 +1,13 @@
 //! Which life of the store it is, and what shows that it is another.
 
-use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnResponse,
+};
 use lease_machines::{FencingToken, OwnerId};
 use tokio::time::Instant;
 
 use super::hub::{Head, Hub};
-use super::reading::{Epochal, gets};
+use super::reading::{Epochal, Reading, gets};
 use super::record::{Standing, State};
 use crate::decide::{EARLIEST_MICROS, LEAP, MAX_TOKEN, micros};
 use crate::url::wrong;
@@ -103,9 +105,7 @@ impl Hub {
         if answer.succeeded() {
             return Ok(new.epoch);
         }
-        let mut found = gets(&answer).into_iter();
-        let epoch = found.next().and_then(|mut got| got.take_kvs().into_iter().next());
-        Epochal::of(&self.keys, epoch.as_ref(), None).map(|epochal| epochal.standing.epoch)
+        Epochal::of(&self.keys, first_of(&answer).as_ref(), None).map(|epochal| epochal.standing.epoch)
     }
 
     /// Sets the store up where it is not.
@@ -113,8 +113,7 @@ impl Hub {
         let deadline = self.link.deadline();
         let look = TxnOp::get(self.keys.standing(), None);
         let (answer, head) = self.transact(Txn::new().and_then([look]), deadline).await?;
-        let mut found = gets(&answer).into_iter();
-        if let Some(kv) = found.next().and_then(|mut got| got.take_kvs().into_iter().next()) {
+        if let Some(kv) = first_of(&answer) {
             Standing::read(&kv)?;
             return Ok(Migration::UpToDate);
         }
@@ -142,9 +141,12 @@ impl Hub {
         &self,
         owner: OwnerId,
         token: FencingToken,
-        epochal: &Epochal,
+        reading: &Reading,
     ) -> Result<(), StoreError> {
-        let deadline = self.link.deadline();
+        let (deadline, epochal) = (self.link.deadline(), &reading.epochal);
+        if reading.state.is_none() && token.value() <= self.pruned_up_to(epochal, deadline).await? {
+            return Ok(());
+        }
         let mut known = false;
         self.each_state("", deadline, |_, state| {
             let held = state.held.as_ref().map(|held| (Some(held.owner), state.last.token(0)));
@@ -158,6 +160,14 @@ impl Hub {
         let above = FencingToken::new(token.value().saturating_add(LEAP).min(MAX_TOKEN));
         let opening = Opening::new(epochal.standing.epoch).with_tokens_above(above);
         self.open_on(epochal, epochal.standing.cluster, &opening, deadline).await.map(drop)
+    }
+
+    /// The greatest token that may have been forgotten by a prune, with the resource that it was granted for.
+    async fn pruned_up_to(&self, epochal: &Epochal, deadline: Instant) -> Result<u64, StoreError> {
+        let look = TxnOp::get(self.keys.pruned(), None);
+        let (answer, _) = self.transact(Txn::new().and_then([look]), deadline).await?;
+        let revision = first_of(&answer).map_or(0, |mark| u64::try_from(mark.mod_revision()).unwrap_or(0));
+        Ok(if revision == 0 { 0 } else { epochal.standing.floor.saturating_add(revision) })
     }
 
     /// Looks at every record, some at a time.
@@ -205,4 +215,9 @@ fn clock() -> Result<u64, StoreError> {
         )));
     }
     Ok(wall)
+}
+
+/// What the first look of a transaction has found.
+fn first_of(answer: &TxnResponse) -> Option<KeyValue> {
+    gets(answer).into_iter().next().and_then(|mut got| got.take_kvs().into_iter().next())
 }

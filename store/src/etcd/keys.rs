@@ -38,6 +38,11 @@ impl Keys {
         format!("{}wait", self.prefix).into_bytes()
     }
 
+    /// Written with whatever a prune deletes: what it may have forgotten was granted before its revision.
+    pub(super) fn pruned(&self) -> Vec<u8> {
+        format!("{}pruned", self.prefix).into_bytes()
+    }
+
     /// Who holds the resource, and who vacated it last.
     pub(super) fn state(&self, resource: &ResourceName) -> Vec<u8> {
         self.key('s', &[resource.as_str().as_bytes()])

@@ -78,6 +78,7 @@ impl Hub {
             then.push(TxnOp::delete(state, None));
             then.push(TxnOp::delete(self.keys.renewed(resource), None));
         }
+        then.push(TxnOp::put(self.keys.pruned(), "", None));
         let (answer, _) = self.transact(Txn::new().when(when).and_then(then), self.link.deadline()).await?;
         Ok(answer.succeeded())
     }
