@@ -84,8 +84,9 @@ end
 NOT_OF_THE_GEM = %w[extconf release version].freeze
 # The Rubies for musl have no compiled gems: neither rbs, by which types are tested, nor bigdecimal, which left with 3.4.
 NOT_ON_MUSL = { "3.3" => %w[signature], "3.4" => %w[arguments signature store] }.freeze
-# A child that qemu-user forks from a program with threads, which a store has, gets none of its own: it waits for ever.
-NOT_UNDER_EMULATION = %w[fork_race store_fork].freeze
+# A child that qemu-user forks from a program with threads, which a store has, gets none of its own: it waits for ever. And
+# what it runs cannot execute a Ruby of its kind, as the tests of interruptions do to lock a file.
+NOT_UNDER_EMULATION = %w[fork_race interruption store_fork].freeze
 # Those that take longest: the collector's the longer the more is loaded, and the others load much. Each set has a process,
 # and the longest comes first.
 SETS = [%w[gc_stress], %w[documentation signature]].freeze
