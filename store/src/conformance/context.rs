@@ -1,7 +1,7 @@
 //! Short forms for the cases.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lease_machines::{OwnerId, Rejection};
 
@@ -15,9 +15,6 @@ pub(super) struct Context<'a> {
     pub(super) subject: &'a dyn Subject,
     pub(super) fixture: Box<dyn Fixture>,
     store: Arc<dyn Store>,
-    began: Instant,
-    /// How much time the case has asked for.
-    asked: Mutex<Duration>,
 }
 
 pub(super) type Outcome<T> = Result<T, String>;
@@ -25,7 +22,7 @@ pub(super) type Outcome<T> = Result<T, String>;
 impl<'a> Context<'a> {
     pub(super) fn new(subject: &'a dyn Subject, fixture: Box<dyn Fixture>) -> Self {
         let store = fixture.store();
-        Self { subject, fixture, store, began: Instant::now(), asked: Mutex::new(Duration::ZERO) }
+        Self { subject, fixture, store }
     }
 
     pub(super) fn store(&self) -> Arc<dyn Store> {
@@ -38,15 +35,7 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn pass(&self, units: u32) {
-        let time = self.units(units);
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) += time;
-        self.fixture.pass(time);
-    }
-
-    /// Whether more time has gone by than comparisons allow for, beside what the case asked for.
-    pub(super) fn was_late(&self) -> bool {
-        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.fixture.is_driven() && self.began.elapsed() > asked.saturating_add(self.fixture.unit())
+        self.fixture.pass(self.units(units));
     }
 
     /// A claim for ten units.

@@ -124,38 +124,21 @@ fn run_where(subject: &dyn Subject, wanted: impl Fn(&'static str) -> bool) -> Re
         linear::CASES,
     ];
     for case in suites.into_iter().chain(slots::CASES).flatten().filter(|case| wanted(case.name)) {
-        match tried(subject, case) {
-            Ok(None) => report.ran += 1,
-            Ok(Some(why)) => report.skip(case.name, why),
-            Err(message) => report.fail(case.name, message),
+        let fixture = match subject.fresh() {
+            Ok(fixture) => fixture,
+            Err(error) => {
+                report.fail(case.name, format!("no empty store: {error}"));
+                continue;
+            }
+        };
+        let context = Context::new(subject, fixture);
+        match case.need.missing(&context) {
+            Some(why) => report.skip(case.name, why),
+            None => match (case.run)(&context) {
+                Ok(()) => report.ran += 1,
+                Err(message) => report.fail(case.name, message),
+            },
         }
     }
     report
-}
-
-/// How often a case is run before its failure is believed of a machine that is late.
-const PATIENCE: u32 = 5;
-
-/// Runs a case on an empty store, or says why it is skipped.
-///
-/// A failure says nothing of the store where the machine let more time go by than the case asked for: that is run again.
-fn tried(subject: &dyn Subject, case: &Case) -> Result<Option<&'static str>, String> {
-    let mut again = PATIENCE;
-    loop {
-        let fixture = subject.fresh().map_err(|error| format!("no empty store: {error}"))?;
-        let context = Context::new(subject, fixture);
-        if let Some(why) = case.need.missing(&context) {
-            return Ok(Some(why));
-        }
-        let Err(message) = (case.run)(&context) else {
-            return Ok(None);
-        };
-        again -= 1;
-        if !context.was_late() {
-            return Err(message);
-        }
-        if again == 0 {
-            return Err(format!("{message} (failed {PATIENCE} times on a machine that was late each time)"));
-        }
-    }
 }
