@@ -1,10 +1,12 @@
 //! Redis and Valkey. One that flushes before it answers ends where it cannot; one that flushes later refuses to write then.
 
+use std::time::Instant;
+
 use lease_machines_store::{ErrorKind, Undecided, migrate};
 
 use crate::servers::disk::Disk;
 use crate::servers::redis::{DURABLE, RedisServer};
-use crate::story::{PASSWORD, Story, TIMEOUT, says};
+use crate::story::{PASSWORD, PATIENCE, Story, TIMEOUT, says};
 
 const SIZE: &str = "16m";
 
@@ -26,8 +28,8 @@ pub fn ends_where_it_cannot_flush(program: &'static str) {
     disk.fill();
     says(&story.until_refused(), ErrorKind::Unreachable, Undecided::Unknown, "connection was lost");
     // While it ends it may take a connection, which is lost before anything is asked.
-    let mut error = story.until_refused();
-    while error.to_string().contains("connection was lost") {
+    let (begun, mut error) = (Instant::now(), story.until_refused());
+    while error.to_string().contains("connection was lost") && begun.elapsed() < PATIENCE {
         says(&error, ErrorKind::Unreachable, Undecided::NotDone, "connection was lost");
         error = story.until_refused();
     }

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_secs(8);
 
 /// How long a server may take to go on: MySQL and MariaDB look once a minute whether there is room.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Longer than that.
 const TTL: Duration = Duration::from_secs(600);
