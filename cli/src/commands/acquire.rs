@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::{
-    Acquired, Claim, Grant, Rejected, ResourceName, Store, StoreError, Undecided, fresh_owner,
+    Acquired, Claim, Grant, Occupant, Rejected, ResourceName, Store, StoreError, fresh_owner,
 };
 use nix::sys::signal::Signal;
 
+use super::asking::{self, PAUSE, Request, WITHDRAWAL};
 use super::{Outcome, against, unknown_answer};
 use crate::args::{Form, StoreOption, Wait};
 use crate::duration;
@@ -18,18 +19,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::label;
 use crate::output::{self, people, views::DecisionView, visible};
-use crate::sys::clock;
 use crate::sys::ready::Ready;
 use crate::sys::signals::{Inherited, Signals};
-
-/// How often an acquire that brought no answer is repeated before it is taken back.
-const ATTEMPTS: u64 = 4;
-
-/// Between two of them.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// How long taking an unanswered acquire back may take. What is not taken back by then ends with its ttl.
-const WITHDRAWAL: Duration = Duration::from_secs(2);
 
 /// The description, whose lines are kept as they are.
 const ABOUT: &str = "\
@@ -83,8 +74,9 @@ impl Acquire {
 
     async fn run_on(&self, store: &dyn Store, interrupted: impl Future<Output = Signal>) -> Outcome {
         let owner = fresh_owner().map_err(Failure::of_look)?;
+        let request = LeaseRequest { command: self, store, owner };
         let taken = tokio::select! {
-            taken = self.take(store, owner) => taken,
+            taken = asking::ask(&request, self.wait) => taken,
             signal = interrupted => Err(Failure::by_signal(signal)),
         };
         let told = match taken {
@@ -99,70 +91,6 @@ impl Acquire {
             let _ = tokio::time::timeout(WITHDRAWAL, store.withdraw(self.resource.clone(), owner)).await;
         }
         told
-    }
-
-    /// Asks until there is an answer, or the wait is over.
-    async fn take(&self, store: &dyn Store, owner: OwnerId) -> Result<Acquired, Failure> {
-        let begun = clock::now();
-        let mut attempt = 0;
-        let mut unanswered = 0;
-        loop {
-            attempt += 1;
-            let rejected = match self.ask(store, owner, attempt).await {
-                Ok(Acquired::Rejected(rejected)) if rejected.reason == Rejection::Occupied => rejected,
-                Ok(answer) => return Ok(answer),
-                Err(error) if error.undecided() == Undecided::Refused || unanswered == ATTEMPTS => {
-                    return Err(Failure::of_decision(error));
-                }
-                Err(_) => {
-                    unanswered += 1;
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            unanswered = 0;
-            let left = self.left(clock::now().saturating_sub(begun));
-            if left.is_zero() {
-                return Ok(Acquired::Rejected(rejected));
-            }
-            if attempt == 1 {
-                self.announce(&rejected);
-            }
-            let remaining = rejected.occupant.map_or(left, |occupant| occupant.remaining);
-            // A hint that fails is no reason to give up: the next try shows what is wrong.
-            if store.wait(self.resource.clone(), remaining.min(left)).await.is_err() {
-                tokio::time::sleep(PAUSE.min(left)).await;
-            }
-        }
-    }
-
-    /// From the second time on it is `reacquire`: an earlier request may have been granted without an answer, and would
-    /// be in the way of its own owner.
-    async fn ask(&self, store: &dyn Store, owner: OwnerId, attempt: u64) -> Result<Acquired, StoreError> {
-        let label = self.label.clone().unwrap_or_else(|| label::of(parent_id()));
-        let claim =
-            Claim::new(self.resource.clone(), owner, self.ttl).with_attempt(attempt).with_label(label);
-        if attempt == 1 { store.acquire(claim).await } else { store.reacquire(claim).await }
-    }
-
-    fn left(&self, waited: Duration) -> Duration {
-        match self.wait {
-            Wait::For(limit) => limit.saturating_sub(waited),
-            Wait::Forever => Duration::MAX,
-        }
-    }
-
-    fn announce(&self, rejected: &Rejected) {
-        let resource = visible(self.resource.as_str());
-        let held = rejected
-            .occupant
-            .as_ref()
-            .map_or_else(String::new, |occupant| format!(", which {}", people::held(occupant)));
-        let limit = match self.wait {
-            Wait::For(limit) => format!("for at most {}", duration::show(limit)),
-            Wait::Forever => "for as long as it takes".to_owned(),
-        };
-        output::note(&format!("waiting for {resource} {limit}{held}"));
     }
 
     fn granted(&self, owner: OwnerId, grant: &Grant) -> Outcome {
@@ -185,6 +113,54 @@ impl Acquire {
             output::print_json(&DecisionView::new(&self.resource, "rejected").because(rejected))?;
         }
         Err(against(&self.resource, "granted", rejected))
+    }
+}
+
+/// The lease that the command is to take, for this owner.
+struct LeaseRequest<'a> {
+    command: &'a Acquire,
+    store: &'a dyn Store,
+    owner: OwnerId,
+}
+
+impl Request for LeaseRequest<'_> {
+    type Answer = Acquired;
+
+    async fn ask(&self, attempt: u64) -> Result<Acquired, StoreError> {
+        let Acquire { resource, ttl, label, .. } = self.command;
+        let label = label.clone().unwrap_or_else(|| label::of(parent_id()));
+        let claim = Claim::new(resource.clone(), self.owner, *ttl).with_attempt(attempt).with_label(label);
+        if attempt == 1 { self.store.acquire(claim).await } else { self.store.reacquire(claim).await }
+    }
+
+    fn is_held(answer: &Acquired) -> bool {
+        matches!(answer, Acquired::Rejected(rejected) if rejected.reason == Rejection::Occupied)
+    }
+
+    fn announce(&self, held: &Acquired) {
+        let resource = visible(self.command.resource.as_str());
+        let held =
+            occupant(held).map_or_else(String::new, |occupant| format!(", which {}", people::held(occupant)));
+        let limit = match self.command.wait {
+            Wait::For(limit) => format!("for at most {}", duration::show(limit)),
+            Wait::Forever => "for as long as it takes".to_owned(),
+        };
+        output::note(&format!("waiting for {resource} {limit}{held}"));
+    }
+
+    async fn pause(&self, held: &Acquired, left: Duration) {
+        let remaining = occupant(held).map_or(left, |occupant| occupant.remaining);
+        // A hint that fails is no reason to give up: the next try shows what is wrong.
+        if self.store.wait(self.command.resource.clone(), remaining.min(left)).await.is_err() {
+            tokio::time::sleep(PAUSE.min(left)).await;
+        }
+    }
+}
+
+fn occupant(answer: &Acquired) -> Option<&Occupant> {
+    match answer {
+        Acquired::Rejected(rejected) => rejected.occupant.as_ref(),
+        _ => None,
     }
 }
 
@@ -254,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_nobody_hears_of_is_taken_back() {
-        let tries = ATTEMPTS as usize + 1;
+        let tries = asking::ATTEMPTS as usize + 1;
         let (store, outcome) = run(std::iter::repeat_n(Fault::DropReply, tries));
         assert_eq!((outcome, holds(&store)), (Err(Exit::Unreachable), 0));
     }

@@ -1,6 +1,7 @@
 //! One file per command: its options, and what it does.
 
 mod acquire;
+mod asking;
 mod check;
 mod completions;
 mod confirm;

@@ -6,27 +6,22 @@ use std::time::Duration;
 use clap::Args;
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::{
-    Claimed, PoolClaim, ResourceName, SlotLease, Store, Unclaimed, Undecided, fresh_owner,
+    Claimed, PoolClaim, ResourceName, SlotLease, Store, StoreError, Unclaimed, fresh_owner,
 };
 use serde::Serialize;
 
 use super::pool::PoolOptions;
 use crate::args::{Form, StoreOption, Wait};
+use crate::commands::asking::{self, PAUSE, Request, WITHDRAWAL};
 use crate::commands::{Outcome, unknown_answer};
 use crate::duration;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::label;
 use crate::output::{self, views, visible};
-use crate::sys::clock;
 
-/// How often a claim that brought no answer is repeated before it is taken back.
-const ATTEMPTS: u64 = 4;
-/// Between two of them; and as often a full pool is looked at again at most.
-const PAUSE: Duration = Duration::from_millis(100);
+/// A full pool is looked at again after this long at most, since nobody tells of a slot that comes free.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// How long taking an unanswered claim back may take. What is not taken back by then ends with its ttl.
-const WITHDRAWAL: Duration = Duration::from_secs(2);
 
 const ABOUT: &str = "\
 Take a machine ID, and print what is needed to give it back
@@ -95,7 +90,8 @@ impl Acquire {
         let owner = fresh_owner().map_err(Failure::of_look)?;
         let label = self.label.clone().unwrap_or_else(|| label::of(parent_id()));
         let claim = self.slots.claim(self.pool.clone(), owner, self.ttl).with_label(label);
-        let told = match self.take(store.as_ref(), claim).await {
+        let request = SlotRequest { store: store.as_ref(), claim };
+        let told = match asking::ask(&request, self.wait).await {
             Ok(Claimed::Granted(granted)) => self.granted(owner, &granted),
             Ok(Claimed::Rejected(why)) => return Err(self.refused(why)),
             Ok(_) => Err(unknown_answer()),
@@ -106,48 +102,6 @@ impl Acquire {
             let _ = tokio::time::timeout(WITHDRAWAL, store.withdraw_slot(self.pool.clone(), owner)).await;
         }
         told
-    }
-
-    /// Asks until there is an answer, or the wait is over.
-    async fn take(&self, store: &dyn Store, claim: PoolClaim) -> Result<Claimed, Failure> {
-        let begun = clock::now();
-        let (mut attempt, mut unanswered) = (0, 0);
-        loop {
-            attempt += 1;
-            let asked = claim.clone().with_attempt(attempt);
-            // From the second time on it is `reclaim`: an earlier request may have been granted without an answer.
-            let answer =
-                if attempt == 1 { store.claim_slot(asked).await } else { store.reclaim_slot(asked).await };
-            let again = match answer {
-                Ok(Claimed::Rejected(why @ (Unclaimed::Busy | Unclaimed::Exhausted { .. }))) => why,
-                Ok(answer) => return Ok(answer),
-                Err(error) if error.undecided() == Undecided::Refused || unanswered == ATTEMPTS => {
-                    return Err(Failure::of_decision(error));
-                }
-                Err(_) => {
-                    unanswered += 1;
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            unanswered = 0;
-            let left = match self.wait {
-                Wait::For(limit) => limit.saturating_sub(clock::now().saturating_sub(begun)),
-                Wait::Forever => Duration::MAX,
-            };
-            if left.is_zero() {
-                return Ok(Claimed::Rejected(again));
-            }
-            if attempt == 1 {
-                output::note(&format!("waiting for a slot of {}: {again}", visible(self.pool.as_str())));
-            }
-            let pause = match again {
-                Unclaimed::Exhausted { next_chance: Some(chance) } => chance.clamp(PAUSE, LOOK_AGAIN),
-                Unclaimed::Exhausted { next_chance: None } => LOOK_AGAIN,
-                _ => PAUSE,
-            };
-            tokio::time::sleep(pause.min(left)).await;
-        }
     }
 
     fn granted(&self, owner: OwnerId, granted: &SlotLease) -> Outcome {
@@ -184,5 +138,41 @@ impl Acquire {
             _ => String::new(),
         };
         Failure::new(exit, format!("no slot of {} was granted: {why}{soon}", visible(self.pool.as_str())))
+    }
+}
+
+/// What is claimed, as the owner's first attempt.
+struct SlotRequest<'a> {
+    store: &'a dyn Store,
+    claim: PoolClaim,
+}
+
+impl Request for SlotRequest<'_> {
+    type Answer = Claimed;
+
+    async fn ask(&self, attempt: u64) -> Result<Claimed, StoreError> {
+        let claim = self.claim.clone().with_attempt(attempt);
+        if attempt == 1 { self.store.claim_slot(claim).await } else { self.store.reclaim_slot(claim).await }
+    }
+
+    fn is_held(answer: &Claimed) -> bool {
+        matches!(answer, Claimed::Rejected(Unclaimed::Busy | Unclaimed::Exhausted { .. }))
+    }
+
+    fn announce(&self, held: &Claimed) {
+        if let Claimed::Rejected(why) = held {
+            output::note(&format!("waiting for a slot of {}: {why}", visible(self.claim.pool.as_str())));
+        }
+    }
+
+    async fn pause(&self, held: &Claimed, left: Duration) {
+        let pause = match held {
+            Claimed::Rejected(Unclaimed::Exhausted { next_chance: Some(chance) }) => {
+                (*chance).clamp(PAUSE, LOOK_AGAIN)
+            }
+            Claimed::Rejected(Unclaimed::Exhausted { next_chance: None }) => LOOK_AGAIN,
+            _ => PAUSE,
+        };
+        tokio::time::sleep(pause.min(left)).await;
     }
 }
