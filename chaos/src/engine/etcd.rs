@@ -11,7 +11,8 @@ use lease_machines_store::{EtcdFence, EtcdOptions, GuardError, GuardMode, LeaseR
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use super::database::{Database, proxies, unknown};
+use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
@@ -36,7 +37,7 @@ pub(super) struct Etcd {
 struct Running(Mutex<EtcdServer>);
 
 impl Etcd {
-    pub(super) fn start(mut random: Random, recorder: &Recorder) -> Result<Self, String> {
+    pub(super) fn start(random: Random, recorder: &Recorder) -> Result<Self, String> {
         let folder = Guarded::folder("clock");
         let clock = WallClock::new(folder.path().to_owned())?;
         let server = EtcdServer::start_with(BRISK);
@@ -45,16 +46,10 @@ impl Etcd {
         let version = Handle::current()
             .block_on(async { connect(&place(port)).await?.status().await })
             .map_err(|error| error.to_string())?;
-        // Requests share a connection there, and are not told apart: none is doubled.
-        let mut start = || {
-            let random = Random::new(random.next(), 0);
-            Handle::current().block_on(Proxy::start(Wire::Other, false, port, random, recorder))
-        };
-        let proxies = [start(), start()].into_iter().collect::<Result<Vec<_>, _>>();
-        let proxies = proxies.map_err(|error| error.to_string())?;
         Ok(Self {
             server: Running(Mutex::new(server)),
-            proxies,
+            // Requests share a connection there, and are not told apart: none is doubled.
+            proxies: proxies(Wire::Other, false, port, random, recorder)?,
             version: format!("etcd {}", version.version()),
             port,
             clock,
@@ -172,101 +167,60 @@ impl Server for Running {
     fn set_clock(&self, _ahead: i64) {}
 }
 
-pub(super) struct EtcdWriter {
-    place: String,
-    fence: EtcdFence,
-    client: Option<Client>,
-}
+impl Database for Etcd {
+    type Connection = Client;
 
-impl EtcdWriter {
-    pub(super) fn new(place: &str) -> Self {
-        Self { place: place.to_owned(), fence: EtcdFence::new(EtcdOptions::NAMESPACE), client: None }
+    const WAYS: &'static [(&'static str, bool)] = &[("transaction", true)];
+
+    async fn connect(place: &str) -> Result<Client, String> {
+        connect(place).await.map_err(|error| error.to_string())
     }
 
-    async fn client(&mut self) -> Result<Client, Answer> {
-        if let Some(client) = self.client.take() {
-            return Ok(client);
-        }
-        match timeout(PATIENCE, connect(&self.place)).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => Err(Answer::NotDone(error.to_string())),
-            Err(_) => Err(Answer::NotDone("no connection".to_owned())),
+    async fn write(client: &mut Client, job: &Job) -> (Option<u64>, Answer) {
+        match timeout(PATIENCE, attempt(client, job)).await {
+            Ok(attempt) => attempt.unwrap_or_else(|error| refused(&error)),
+            Err(_) => (None, Answer::Unknown("no answer".to_owned())),
         }
     }
 
-    /// The write, once the mark is raised and the guard made.
-    async fn attempt(&self, client: &mut Client, job: &Job) -> Result<(Option<u64>, Answer), GuardError> {
-        self.fence.advance(client, &job.key, &job.lease).await?;
-        let mode = if job.strict { GuardMode::Strict } else { GuardMode::Plain };
-        let guard = self.fence.guard(client, &job.key, &job.lease, mode).await?;
-        let count = format!("count/{}", job.key.resource.as_str());
-        let found = match client.get(count.as_str(), None).await {
-            Ok(found) => found,
-            Err(error) => return Ok((None, Answer::NotDone(error.to_string()))),
-        };
-        let (n, revision) = found.kvs().first().map_or((0, 0), |kv| {
-            (kv.value_str().unwrap_or_default().parse::<u64>().unwrap_or(0), kv.mod_revision())
-        });
-        // Inside the guarded one, so that a guard which passes and a count that has changed are told apart.
-        let unchanged = Compare::mod_revision(count.as_str(), CompareOp::Equal, revision);
-        let (row, next) = (format!("journal/{}/{}", job.key.resource.as_str(), n + 1), (n + 1).to_string());
-        let puts =
-            [TxnOp::put(count, next, None), TxnOp::put(row, format!("{} {}", job.lease.token, job.id), None)];
-        let counted = TxnOp::txn(Txn::new().when([unchanged]).and_then(puts));
-        let answer = match client.txn(guard.txn([counted])).await {
-            Ok(answer) => answer,
-            Err(error) => return Ok((None, Answer::Unknown(error.to_string()))),
-        };
-        guard.passed(&answer)?;
-        let counted = answer.op_responses().into_iter().any(|op| match op {
-            TxnOpResponse::Txn(inner) => inner.succeeded(),
-            _ => false,
-        });
-        let others = || Answer::NotDone("another write came between".to_owned());
-        Ok((Some(now()), if counted { Answer::Passed } else { others() }))
+    async fn advance(client: &mut Client, key: &MarkKey, lease: &LeaseRef) -> Result<(), Answer> {
+        fence().advance(client, key, lease).await.map_err(|error| unknown(refused(&error).1))
     }
 }
 
-impl Writer for EtcdWriter {
-    fn ways(&self) -> &'static [(&'static str, bool)] {
-        &[("transaction", true)]
-    }
+fn fence() -> EtcdFence {
+    EtcdFence::new(EtcdOptions::NAMESPACE)
+}
 
-    fn write<'a>(&'a mut self, job: &'a Job) -> Later<'a, (Option<u64>, Answer)> {
-        Box::pin(async move {
-            let mut client = match self.client().await {
-                Ok(client) => client,
-                Err(answer) => return (None, answer),
-            };
-            let (guarded, answer) = match timeout(PATIENCE, self.attempt(&mut client, job)).await {
-                Ok(attempt) => attempt.unwrap_or_else(|error| refused(&error)),
-                Err(_) => (None, Answer::Unknown("no answer".to_owned())),
-            };
-            if guarded.is_some() {
-                self.client = Some(client);
-            }
-            (guarded, answer)
-        })
-    }
-
-    fn advance<'a>(&'a mut self, key: &'a MarkKey, lease: &'a LeaseRef) -> Later<'a, Answer> {
-        Box::pin(async move {
-            let mut client = match self.client().await {
-                Ok(client) => client,
-                Err(answer) => return answer,
-            };
-            match timeout(PATIENCE, self.fence.advance(&mut client, key, lease)).await {
-                Ok(Ok(())) => {
-                    self.client = Some(client);
-                    Answer::Passed
-                }
-                // It may have been carried out all the same.
-                Ok(Err(error)) => match refused(&error).1 {
-                    Answer::NotDone(why) => Answer::Unknown(why),
-                    answer => answer,
-                },
-                Err(_) => Answer::Unknown("no answer".to_owned()),
-            }
-        })
-    }
+/// The write, once the mark is raised and the guard made.
+async fn attempt(client: &mut Client, job: &Job) -> Result<(Option<u64>, Answer), GuardError> {
+    let fence = fence();
+    fence.advance(client, &job.key, &job.lease).await?;
+    let mode = if job.strict { GuardMode::Strict } else { GuardMode::Plain };
+    let guard = fence.guard(client, &job.key, &job.lease, mode).await?;
+    let count = format!("count/{}", job.key.resource.as_str());
+    let found = match client.get(count.as_str(), None).await {
+        Ok(found) => found,
+        Err(error) => return Ok((None, Answer::NotDone(error.to_string()))),
+    };
+    let (n, revision) = found.kvs().first().map_or((0, 0), |kv| {
+        (kv.value_str().unwrap_or_default().parse::<u64>().unwrap_or(0), kv.mod_revision())
+    });
+    // Inside the guarded one, so that a guard which passes and a count that has changed are told apart.
+    let unchanged = Compare::mod_revision(count.as_str(), CompareOp::Equal, revision);
+    let (row, next) = (format!("journal/{}/{}", job.key.resource.as_str(), n + 1), (n + 1).to_string());
+    let puts =
+        [TxnOp::put(count, next, None), TxnOp::put(row, format!("{} {}", job.lease.token, job.id), None)];
+    let counted = TxnOp::txn(Txn::new().when([unchanged]).and_then(puts));
+    let answer = match client.txn(guard.txn([counted])).await {
+        Ok(answer) => answer,
+        Err(error) => return Ok((None, Answer::Unknown(error.to_string()))),
+    };
+    guard.passed(&answer)?;
+    let counted = answer.op_responses().into_iter().any(|op| match op {
+        TxnOpResponse::Txn(inner) => inner.succeeded(),
+        _ => false,
+    });
+    let others = || Answer::NotDone("another write came between".to_owned());
+    Ok((Some(now()), if counted { Answer::Passed } else { others() }))
 }

@@ -1,6 +1,7 @@
-//! The engines that are put to the test. To add one: a file beside this one with its [`Engine`] and its [`Writer`], and a
-//! line in [`start`] and in [`writer`].
+//! The engines that are put to the test. To add one: a file beside this one with its [`Engine`] and its [`Writer`] (a
+//! server's is a [`ServerWriter`]), and a line in [`start`] and in [`writer`].
 
+mod database;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod mysql;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use lease_machines_store::{GuardError, GuardErrorKind, LeaseRef, MarkKey};
 
+use self::database::ServerWriter;
 use crate::history::{Answer, Written, now};
 use crate::proxy::Proxy;
 use crate::random::Random;
@@ -156,11 +158,11 @@ pub(crate) fn start(name: &str, random: Random, recorder: &Recorder) -> Result<B
 pub(crate) fn writer(engine: &str, place: &str) -> Box<dyn Writer> {
     match engine {
         "sqlite" => Box::new(sqlite::SqliteWriter::new(place)),
-        "postgres" | "pgbouncer" => Box::new(postgres::PostgresWriter::new(place)),
-        "mariadb" | "mysql" => Box::new(mysql::MysqlWriter::new(place)),
+        "postgres" | "pgbouncer" => Box::new(ServerWriter::<postgres::Postgres>::new(place)),
+        "mariadb" | "mysql" => Box::new(ServerWriter::<mysql::Mysql>::new(place)),
         #[cfg(feature = "etcd")]
-        "etcd" => Box::new(etcd::EtcdWriter::new(place)),
-        _ => Box::new(redis::RedisWriter::new(place)),
+        "etcd" => Box::new(ServerWriter::<etcd::Etcd>::new(place)),
+        _ => Box::new(ServerWriter::<redis::Redis>::new(place)),
     }
 }
 

@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use super::database::{Database, proxies};
+use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
@@ -36,7 +37,7 @@ struct Running {
 }
 
 impl Mysql {
-    pub(super) fn start(kind: Kind, mut random: Random, recorder: &Recorder) -> Result<Self, String> {
+    pub(super) fn start(kind: Kind, random: Random, recorder: &Recorder) -> Result<Self, String> {
         let folder = Guarded::folder("clock");
         let clock = WallClock::new(folder.path().to_owned())?;
         let server = mysql::Server::start_with(&clock.variables(), "", kind, &[]);
@@ -45,7 +46,7 @@ impl Mysql {
         }
         lease_machines_store::migrate(&url(kind, server.port)).map_err(|error| error.to_string())?;
         Handle::current().block_on(async {
-            let mut conn = connect(&place(server.port)).await?;
+            let mut conn = Self::connect(&place(server.port)).await?;
             MysqlFence::set_up(&mut conn).await.map_err(|error| error.to_string())?;
             let journal = "CREATE TABLE journal (resource VARBINARY(255), n BIGINT, token BIGINT, id BIGINT, \
                                INDEX (resource, n)) ENGINE=InnoDB";
@@ -53,12 +54,7 @@ impl Mysql {
         })?;
         let version = server.sql("", "SELECT version()").concat();
         let name = if kind == Kind::MariaDb { "MariaDB" } else { "MySQL" };
-        let mut start = || {
-            let random = Random::new(random.next(), 0);
-            Handle::current().block_on(Proxy::start(Wire::Other, false, server.port, random, recorder))
-        };
-        let proxies = [start(), start()].into_iter().collect::<Result<Vec<_>, _>>();
-        let proxies = proxies.map_err(|error| error.to_string())?;
+        let proxies = proxies(Wire::Other, false, server.port, random, recorder)?;
         let server = Running { server: Mutex::new(server), clock, _folder: folder };
         Ok(Self { server, kind, proxies, version: format!("{name} {version}") })
     }
@@ -77,11 +73,6 @@ fn url(kind: Kind, port: u16) -> String {
 
 fn place(port: u16) -> String {
     format!("mysql://lease:@127.0.0.1:{port}/{DATABASE}")
-}
-
-async fn connect(place: &str) -> Result<Conn, String> {
-    let opts = Opts::from_url(place).map_err(|error| error.to_string())?;
-    Conn::new(OptsBuilder::from_opts(opts).prefer_socket(false)).await.map_err(|error| error.to_string())
 }
 
 impl Engine for Mysql {
@@ -108,7 +99,7 @@ impl Engine for Mysql {
     fn written(&self) -> Later<'_, Result<Vec<Written>, String>> {
         let place = place(self.port());
         Box::pin(async move {
-            let mut conn = connect(&place).await?;
+            let mut conn = Self::connect(&place).await?;
             let text = "SELECT CAST(resource AS CHAR), n, token, id FROM journal ORDER BY resource, n";
             let rows: Vec<(String, u64, u64, u64)> =
                 conn.query(text).await.map_err(|error| error.to_string())?;
@@ -157,80 +148,39 @@ impl Server for Running {
     }
 }
 
-pub(super) struct MysqlWriter {
-    place: String,
-    conn: Option<Conn>,
-}
+impl Database for Mysql {
+    type Connection = Conn;
 
-impl MysqlWriter {
-    pub(super) fn new(place: &str) -> Self {
-        Self { place: place.to_owned(), conn: None }
+    const WAYS: &'static [(&'static str, bool)] = &[
+        ("read committed", true),
+        ("repeatable read", false),
+        ("serializable", false),
+        ("plain SQL", false),
+    ];
+
+    async fn connect(place: &str) -> Result<Conn, String> {
+        let opts = Opts::from_url(place).map_err(|error| error.to_string())?;
+        Conn::new(OptsBuilder::from_opts(opts).prefer_socket(false)).await.map_err(|error| error.to_string())
     }
 
-    /// A connection, which is dropped unless it is put back.
-    async fn conn(&mut self) -> Result<Conn, Answer> {
-        if let Some(conn) = self.conn.take() {
-            return Ok(conn);
-        }
-        match timeout(PATIENCE, connect(&self.place)).await {
-            Ok(Ok(conn)) => Ok(conn),
-            Ok(Err(error)) => Err(Answer::NotDone(error)),
-            Err(_) => Err(Answer::NotDone("no connection".to_owned())),
-        }
-    }
-}
-
-impl Writer for MysqlWriter {
-    fn ways(&self) -> &'static [(&'static str, bool)] {
-        &[("read committed", true), ("repeatable read", false), ("serializable", false), ("plain SQL", false)]
+    async fn write(conn: &mut Conn, job: &Job) -> (Option<u64>, Answer) {
+        let mut guarded = None;
+        let transaction = match timeout(PATIENCE, begin(conn, job, &mut guarded)).await {
+            Ok(Ok(transaction)) => transaction,
+            Ok(Err(refused)) => return refused,
+            Err(_) => return (guarded, Answer::NotDone("no answer before the commit".to_owned())),
+        };
+        let answer = match timeout(PATIENCE, transaction.commit()).await {
+            Ok(Ok(())) => Answer::Passed,
+            Ok(Err(error)) => Answer::Unknown(error.to_string()),
+            Err(_) => Answer::Unknown("no answer to the commit".to_owned()),
+        };
+        (guarded, answer)
     }
 
-    fn write<'a>(&'a mut self, job: &'a Job) -> Later<'a, (Option<u64>, Answer)> {
-        Box::pin(async move {
-            let mut conn = match self.conn().await {
-                Ok(conn) => conn,
-                Err(answer) => return (None, answer),
-            };
-            let (guarded, answer) = transact(&mut conn, job).await;
-            // One of whose state nothing is known is given up.
-            if !matches!(answer, Answer::NotDone(_) | Answer::Unknown(_)) {
-                self.conn = Some(conn);
-            }
-            (guarded, answer)
-        })
+    async fn advance(conn: &mut Conn, key: &MarkKey, lease: &LeaseRef) -> Result<(), Answer> {
+        MysqlFence::advance(conn, key, lease).await.map_err(|error| refused(&error).1)
     }
-
-    fn advance<'a>(&'a mut self, key: &'a MarkKey, lease: &'a LeaseRef) -> Later<'a, Answer> {
-        Box::pin(async move {
-            let mut conn = match self.conn().await {
-                Ok(conn) => conn,
-                Err(answer) => return answer,
-            };
-            match timeout(PATIENCE, MysqlFence::advance(&mut conn, key, lease)).await {
-                Ok(Ok(())) => {
-                    self.conn = Some(conn);
-                    Answer::Passed
-                }
-                Ok(Err(error)) => refused(&error).1,
-                Err(_) => Answer::Unknown("no answer".to_owned()),
-            }
-        })
-    }
-}
-
-async fn transact(conn: &mut Conn, job: &Job) -> (Option<u64>, Answer) {
-    let mut guarded = None;
-    let transaction = match timeout(PATIENCE, begin(conn, job, &mut guarded)).await {
-        Ok(Ok(transaction)) => transaction,
-        Ok(Err(refused)) => return refused,
-        Err(_) => return (guarded, Answer::NotDone("no answer before the commit".to_owned())),
-    };
-    let answer = match timeout(PATIENCE, transaction.commit()).await {
-        Ok(Ok(())) => Answer::Passed,
-        Ok(Err(error)) => Answer::Unknown(error.to_string()),
-        Err(_) => Answer::Unknown("no answer to the commit".to_owned()),
-    };
-    (guarded, answer)
 }
 
 /// Everything up to the commit. A transaction whose connection is closed before it has not happened.

@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use lease_machines_store::{GuardMode, LeaseRef, MarkKey, PostgresFence};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use super::database::{Database, proxies};
+use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
@@ -41,7 +41,7 @@ struct Running {
 const POOLER: &str = "server_login_retry = 0.1";
 
 impl Postgres {
-    pub(super) fn start(is_pooled: bool, mut random: Random, recorder: &Recorder) -> Result<Self, String> {
+    pub(super) fn start(is_pooled: bool, random: Random, recorder: &Recorder) -> Result<Self, String> {
         let folder = Guarded::folder("postgres");
         let clock = WallClock::new(folder.path().join("clock"))?;
         let server = postgres::Server::start_in(folder.with(&clock.variables()), &[]);
@@ -56,13 +56,7 @@ impl Postgres {
         let version = server.sql("SHOW server_version").concat();
         let pooler = is_pooled.then(|| Pooler::start(server.port, POOLER));
         let front = pooler.as_ref().map_or(server.port, |pooler| pooler.port);
-        let mut start = |may_double| {
-            let random = Random::new(random.next(), 0);
-            Handle::current().block_on(Proxy::start(Wire::Postgres, may_double, front, random, recorder))
-        };
-        // A client's own transactions are not made to be sent twice.
-        let proxies = [start(true), start(false)].into_iter().collect::<Result<Vec<_>, _>>();
-        let proxies = proxies.map_err(|error| error.to_string())?;
+        let proxies = proxies(Wire::Postgres, true, front, random, recorder)?;
         Ok(Self {
             server: Running {
                 server: Mutex::new(server),
@@ -202,84 +196,46 @@ impl Server for Running {
     }
 }
 
-pub(super) struct PostgresWriter {
-    place: String,
-    client: Option<Client>,
-}
+impl Database for Postgres {
+    type Connection = Client;
 
-impl PostgresWriter {
-    pub(super) fn new(place: &str) -> Self {
-        Self { place: place.to_owned(), client: None }
+    const WAYS: &'static [(&'static str, bool)] = &[
+        ("read committed", true),
+        ("repeatable read", false),
+        ("serializable", false),
+        ("plain SQL", false),
+    ];
+
+    async fn connect(place: &str) -> Result<Client, String> {
+        connect(place).await.map_err(|error| error.to_string())
     }
 
-    /// A connection, which is dropped unless it is put back.
-    async fn client(&mut self) -> Result<Client, Answer> {
-        if let Some(client) = self.client.take().filter(|client| !client.is_closed()) {
-            return Ok(client);
-        }
-        match timeout(PATIENCE, connect(&self.place)).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => Err(Answer::NotDone(error.to_string())),
-            Err(_) => Err(Answer::NotDone("no connection".to_owned())),
-        }
-    }
-}
-
-impl Writer for PostgresWriter {
-    fn ways(&self) -> &'static [(&'static str, bool)] {
-        &[("read committed", true), ("repeatable read", false), ("serializable", false), ("plain SQL", false)]
+    fn is_closed(client: &Client) -> bool {
+        client.is_closed()
     }
 
-    fn write<'a>(&'a mut self, job: &'a Job) -> Later<'a, (Option<u64>, Answer)> {
-        Box::pin(async move {
-            let mut client = match self.client().await {
-                Ok(client) => client,
-                Err(answer) => return (None, answer),
-            };
-            let (guarded, answer) = transact(&mut client, job).await;
-            // One of whose state nothing is known is given up.
-            if !matches!(answer, Answer::NotDone(_) | Answer::Unknown(_)) {
-                self.client = Some(client);
+    async fn write(client: &mut Client, job: &Job) -> (Option<u64>, Answer) {
+        let mut guarded = None;
+        let transaction = match timeout(PATIENCE, begin(client, job, &mut guarded)).await {
+            Ok(Ok(transaction)) => transaction,
+            Ok(Err(refused)) => return refused,
+            Err(_) => return (guarded, Answer::NotDone("no answer before the commit".to_owned())),
+        };
+        let answer = match timeout(PATIENCE, transaction.commit()).await {
+            Ok(Ok(())) => Answer::Passed,
+            // The server said so itself; what it could not say may have happened.
+            Ok(Err(error)) if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {
+                Answer::NotDone(error.to_string())
             }
-            (guarded, answer)
-        })
+            Ok(Err(error)) => Answer::Unknown(error.to_string()),
+            Err(_) => Answer::Unknown("no answer to the commit".to_owned()),
+        };
+        (guarded, answer)
     }
 
-    fn advance<'a>(&'a mut self, key: &'a MarkKey, lease: &'a LeaseRef) -> Later<'a, Answer> {
-        Box::pin(async move {
-            let mut client = match self.client().await {
-                Ok(client) => client,
-                Err(answer) => return answer,
-            };
-            match timeout(PATIENCE, PostgresFence::default().advance(&mut client, key, lease)).await {
-                Ok(Ok(())) => {
-                    self.client = Some(client);
-                    Answer::Passed
-                }
-                Ok(Err(error)) => refused(&error).1,
-                Err(_) => Answer::Unknown("no answer".to_owned()),
-            }
-        })
+    async fn advance(client: &mut Client, key: &MarkKey, lease: &LeaseRef) -> Result<(), Answer> {
+        PostgresFence::default().advance(client, key, lease).await.map_err(|error| refused(&error).1)
     }
-}
-
-async fn transact(client: &mut Client, job: &Job) -> (Option<u64>, Answer) {
-    let mut guarded = None;
-    let transaction = match timeout(PATIENCE, begin(client, job, &mut guarded)).await {
-        Ok(Ok(transaction)) => transaction,
-        Ok(Err(refused)) => return refused,
-        Err(_) => return (guarded, Answer::NotDone("no answer before the commit".to_owned())),
-    };
-    let answer = match timeout(PATIENCE, transaction.commit()).await {
-        Ok(Ok(())) => Answer::Passed,
-        // The server said so itself; what it could not say may have happened.
-        Ok(Err(error)) if error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE) => {
-            Answer::NotDone(error.to_string())
-        }
-        Ok(Err(error)) => Answer::Unknown(error.to_string()),
-        Err(_) => Answer::Unknown("no answer to the commit".to_owned()),
-    };
-    (guarded, answer)
 }
 
 /// Everything up to the commit. A transaction that is dropped before it has not happened.

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 
 use lease_machines_store::{GuardMode, LeaseRef, MarkKey, RedisFence};
 use redis::aio::MultiplexedConnection;
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, Writer, refused};
+use super::database::{Database, proxies, unknown};
+use super::{Engine, Job, Later, PATIENCE, REMEMBERED, Server, TIMEOUT, refused};
 use crate::history::{Answer, Written, now};
 use crate::proxy::{Proxy, Wire};
 use crate::random::Random;
@@ -31,11 +31,7 @@ struct Running {
 }
 
 impl Redis {
-    pub(super) fn start(
-        program: &'static str,
-        mut random: Random,
-        recorder: &Recorder,
-    ) -> Result<Self, String> {
+    pub(super) fn start(program: &'static str, random: Random, recorder: &Recorder) -> Result<Self, String> {
         let folder = Guarded::folder("clock");
         let clock = WallClock::new(folder.path().to_owned())?;
         let server = RedisServer::start_in(program, DURABLE, &clock.variables());
@@ -49,15 +45,9 @@ impl Redis {
             none if none.is_empty() => format!("Redis {}", field("redis_version:")),
             valkey => format!("Valkey {valkey}"),
         };
-        let mut start = |may_double| {
-            let random = Random::new(random.next(), 0);
-            Handle::current().block_on(Proxy::start(Wire::Redis, may_double, port, random, recorder))
-        };
-        let proxies = [start(true), start(false)].into_iter().collect::<Result<Vec<_>, _>>();
-        let proxies = proxies.map_err(|error| error.to_string())?;
         Ok(Self {
             server: Running { server: Mutex::new(server), clock, _folder: folder },
-            proxies,
+            proxies: proxies(Wire::Redis, true, port, random, recorder)?,
             version,
             port,
         })
@@ -155,83 +145,40 @@ impl Server for Running {
     }
 }
 
-pub(super) struct RedisWriter {
-    place: String,
-    connection: Option<MultiplexedConnection>,
-}
+impl Database for Redis {
+    type Connection = MultiplexedConnection;
 
-impl RedisWriter {
-    pub(super) fn new(place: &str) -> Self {
-        Self { place: place.to_owned(), connection: None }
+    const WAYS: &'static [(&'static str, bool)] = &[("script", true)];
+
+    async fn connect(place: &str) -> Result<MultiplexedConnection, String> {
+        connect(place).await.map_err(|error| error.to_string())
     }
 
-    async fn connection(&mut self) -> Result<MultiplexedConnection, Answer> {
-        if let Some(connection) = self.connection.take() {
-            return Ok(connection);
-        }
-        match timeout(PATIENCE, connect(&self.place)).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(Answer::NotDone(error.to_string())),
-            Err(_) => Err(Answer::NotDone("no connection".to_owned())),
-        }
-    }
-}
-
-/// One script is all there is: what it was not heard to have done, it may have done.
-fn unknown(answer: Answer) -> Answer {
-    match answer {
-        Answer::NotDone(why) => Answer::Unknown(why),
-        answer => answer,
-    }
-}
-
-impl Writer for RedisWriter {
-    fn ways(&self) -> &'static [(&'static str, bool)] {
-        &[("script", true)]
-    }
-
-    fn write<'a>(&'a mut self, job: &'a Job) -> Later<'a, (Option<u64>, Answer)> {
-        Box::pin(async move {
-            let mut connection = match self.connection().await {
-                Ok(connection) => connection,
-                Err(answer) => return (None, answer),
-            };
-            let mut commands = redis::pipe();
-            let key = format!("journal:{}", job.key.resource.as_str());
-            commands.cmd("RPUSH").arg(key).arg(format!("{} {}", job.lease.token, job.id));
-            let mode = if job.strict { GuardMode::Strict } else { GuardMode::Plain };
-            let fence = RedisFence::default();
-            match timeout(PATIENCE, fence.run(&mut connection, &job.key, &job.lease, mode, &commands)).await {
-                Ok(Ok(_)) => {
-                    self.connection = Some(connection);
-                    (Some(now()), Answer::Passed)
-                }
-                Ok(Err(error)) => {
-                    let (guarded, answer) = refused(&error);
-                    if guarded.is_some() {
-                        self.connection = Some(connection);
-                    }
-                    (guarded, unknown(answer))
-                }
-                Err(_) => (None, Answer::Unknown("no answer".to_owned())),
+    async fn write(connection: &mut MultiplexedConnection, job: &Job) -> (Option<u64>, Answer) {
+        let mut commands = redis::pipe();
+        let key = format!("journal:{}", job.key.resource.as_str());
+        commands.cmd("RPUSH").arg(key).arg(format!("{} {}", job.lease.token, job.id));
+        let mode = if job.strict { GuardMode::Strict } else { GuardMode::Plain };
+        let fence = RedisFence::default();
+        match timeout(PATIENCE, fence.run(connection, &job.key, &job.lease, mode, &commands)).await {
+            Ok(Ok(_)) => (Some(now()), Answer::Passed),
+            Ok(Err(error)) => {
+                let (guarded, answer) = refused(&error);
+                // One script is guard, write and commit.
+                (guarded, unknown(answer))
             }
-        })
+            Err(_) => (None, Answer::Unknown("no answer".to_owned())),
+        }
     }
 
-    fn advance<'a>(&'a mut self, key: &'a MarkKey, lease: &'a LeaseRef) -> Later<'a, Answer> {
-        Box::pin(async move {
-            let mut connection = match self.connection().await {
-                Ok(connection) => connection,
-                Err(answer) => return answer,
-            };
-            match timeout(PATIENCE, RedisFence::default().advance(&mut connection, key, lease)).await {
-                Ok(Ok(())) => {
-                    self.connection = Some(connection);
-                    Answer::Passed
-                }
-                Ok(Err(error)) => unknown(refused(&error).1),
-                Err(_) => Answer::Unknown("no answer".to_owned()),
-            }
-        })
+    async fn advance(
+        connection: &mut MultiplexedConnection,
+        key: &MarkKey,
+        lease: &LeaseRef,
+    ) -> Result<(), Answer> {
+        RedisFence::default()
+            .advance(connection, key, lease)
+            .await
+            .map_err(|error| unknown(refused(&error).1))
     }
 }
