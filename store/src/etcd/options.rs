@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
-use crate::server::Here;
-use crate::url::wrong;
+use crate::server::{Here, check_namespace};
 use crate::{Clock, StoreError};
 
 /// Settings of an [`EtcdStore`](super::EtcdStore). Everybody who uses one namespace gives the same.
@@ -103,14 +102,7 @@ impl EtcdOptions {
 
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.limits.check()?;
-        let name = &self.namespace;
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            return Err(wrong(format!(
-                "a namespace has 1 to 64 letters, digits, -, _ and ., found {name:?}"
-            )));
-        }
-        Ok(())
+        check_namespace(&self.namespace)
     }
 }
 

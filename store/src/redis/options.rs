@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
+use crate::server::check_namespace;
 use crate::url::wrong;
 use crate::{Clock, StoreError};
 
@@ -87,13 +88,7 @@ impl RedisOptions {
     }
 
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        let name = &self.namespace;
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            return Err(wrong(format!(
-                "option namespace: found {name:?}, expected 1 to 64 letters, digits, -, _ and ."
-            )));
-        }
+        check_namespace(&self.namespace)?;
         self.limits.check()?;
         if self.replicas > 64 {
             return Err(wrong(format!("option replicas: found {}, expected at most 64", self.replicas)));

@@ -27,7 +27,7 @@ pub(crate) use here::Here;
 pub(crate) use poll::poll;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use pool::{Pool, Taken};
-#[cfg(any(feature = "redis", feature = "etcd"))]
-pub(crate) use url::Login;
 #[cfg(any(feature = "redis", feature = "mysql", feature = "etcd"))]
 pub(crate) use url::ServerUrl;
+#[cfg(any(feature = "redis", feature = "etcd"))]
+pub(crate) use url::{Login, check_namespace};

@@ -98,6 +98,20 @@ impl ServerUrl {
     }
 }
 
+/// Checks a name that tells the stores on one server apart, and becomes a part of their keys.
+///
+/// # Errors
+///
+/// [`Configuration`](crate::ErrorKind::Configuration) where it is none.
+#[cfg(any(feature = "redis", feature = "etcd"))]
+pub(crate) fn check_namespace(name: &str) -> Result<(), StoreError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=64).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    Err(wrong(format!("option namespace: found {name:?}, expected 1 to 64 letters, digits, -, _ and .")))
+}
+
 /// Fails with what was found. What stands where a port is expected may be a password without its host.
 fn host_and_port(place: &str) -> Result<(String, Option<u16>), String> {
     let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
