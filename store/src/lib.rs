@@ -28,6 +28,8 @@ mod answer;
 mod capabilities;
 mod check;
 mod clock;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod codes;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod decide;

@@ -116,7 +116,8 @@ fn echo(row: &mut Row, standing: &Standing, at: &At, claim: &Claim, attempt: u64
     Decided::only(Err(superseded(claim, &format!("attempt {attempt} of the owner was answered before"))))
 }
 
-fn superseded(claim: &Claim, why: &str) -> StoreError {
+/// The claim comes too late, for this reason.
+pub(crate) fn superseded(claim: &Claim, why: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Superseded,
         format!(

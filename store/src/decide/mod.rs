@@ -10,6 +10,8 @@ mod slot;
 mod standing;
 mod vacate;
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) use acquire::superseded;
 pub(crate) use acquire::{Known, acquire};
 pub(crate) use renew::renew;
 #[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]

@@ -7,10 +7,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::failure::Place;
-use crate::check;
+use crate::decide::superseded;
 use crate::{
-    Acquired, Claim, End, Epoch, ErrorKind, Grant, HistoryEntry, HoldOutcome, Inspection, LeaseRef, Occupant,
-    Pruned, Rejected, Released, Renewed, ResourceName, Revoked, StoreError, Vacated, VacatedHow, WorkResult,
+    Acquired, Claim, End, Epoch, ErrorKind, Grant, HistoryEntry, Inspection, LeaseRef, Occupant, Pruned,
+    Rejected, Released, Renewed, ResourceName, Revoked, StoreError, Vacated, check, codes,
 };
 
 /// One row of an answer, as the function gave it.
@@ -245,8 +245,8 @@ pub(super) fn hold(row: &Row, place: &Place) -> Result<HistoryEntry, StoreError>
             renewed_at: instant(row.try_get(5)?),
             renewals: u64::try_from(row.try_get::<_, i64>(6)?).unwrap_or(0),
             ends_at: instant(row.try_get(7)?),
-            outcome: outcome(row.try_get(8)?),
-            result: result(row.try_get(9)?),
+            outcome: codes::outcome(row.try_get::<_, i32>(8)?.into()),
+            result: codes::result(row.try_get::<_, i32>(9)?.into()),
             reason: row.try_get(10)?,
         }))
     };
@@ -289,16 +289,6 @@ pub(super) fn shown(lease: &LeaseRef) -> i64 {
     i64::try_from(lease.token.value()).unwrap_or(-1)
 }
 
-fn superseded(claim: &Claim, why: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Superseded,
-        format!(
-            "attempt {} of owner {} for {:?} comes too late: {why}",
-            claim.attempt, claim.owner, claim.resource
-        ),
-    )
-}
-
 pub(super) fn token(value: Option<i64>) -> Option<FencingToken> {
     value.and_then(|value| u64::try_from(value).ok()).and_then(FencingToken::new)
 }
@@ -316,39 +306,5 @@ fn end(number: Option<i64>, owner: Option<i64>, at: Option<i64>) -> Option<End> 
 }
 
 fn vacated(number: Option<i64>, owner: Option<i64>, how: Option<i32>) -> Option<Vacated> {
-    let how = match how? {
-        2 => VacatedHow::Revoked,
-        3 => VacatedHow::Withdrawn,
-        _ => VacatedHow::Released,
-    };
-    Some(Vacated::new(token(number)?, OwnerId::new(owner? as u64), how))
-}
-
-fn outcome(code: i32) -> HoldOutcome {
-    match code {
-        0 => HoldOutcome::Held,
-        1 => HoldOutcome::Released,
-        3 => HoldOutcome::Revoked,
-        4 => HoldOutcome::Withdrawn,
-        5 => HoldOutcome::Rotated,
-        6 => HoldOutcome::EpochLost,
-        _ => HoldOutcome::Expired,
-    }
-}
-
-fn result(code: i32) -> WorkResult {
-    match code {
-        1 => WorkResult::Good,
-        2 => WorkResult::Failed,
-        _ => WorkResult::Unknown,
-    }
-}
-
-/// The number of a result, as the functions take it.
-pub(super) fn result_code(result: WorkResult) -> i32 {
-    match result {
-        WorkResult::Unknown => 0,
-        WorkResult::Good => 1,
-        WorkResult::Failed => 2,
-    }
+    Some(Vacated::new(token(number)?, OwnerId::new(owner? as u64), codes::how(how?.into())))
 }

@@ -9,7 +9,7 @@ use lease_machines::{FencingToken, OwnerId};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config};
 
-use super::answer::{self, result_code, shown};
+use super::answer::{self, shown};
 use super::calls::{
     self, Call, Calls, bits, bytes, number, some_bits, some_bytes, some_small, span, text, truth,
 };
@@ -17,6 +17,8 @@ use super::core::Core;
 use super::link::{Link, Target};
 use super::options::PostgresOptions;
 use super::{passwords, schema, tls, url};
+use crate::codes::result_code;
+use crate::name::beyond;
 use crate::pool::{pool_name, slot_named};
 use crate::server::{Driver, Pool};
 use crate::{
@@ -196,7 +198,7 @@ impl Store for PostgresStore {
                     bits(lease.owner.value()),
                     number(shown(&lease)),
                     some_bits(lease.epoch.map(Epoch::value)),
-                    calls::small(result_code(ending.result)),
+                    calls::small(result_code(ending.result).into()),
                     text(ending.once.clone()),
                     span(ending.at_least),
                     calls::small(core.target.options.keep()),
@@ -359,12 +361,4 @@ fn target_of(mut config: Config, options: PostgresOptions) -> Result<Target, Sto
     let (place, tls) = (url::place(&config), tls::connector(&options)?);
     let calls = Calls::new(&options.quoted_schema());
     Ok(Target { config, options, place, calls, tls })
-}
-
-/// The first name, in the order of bytes, behind all that begin with `prefix`; UTF-8 has no byte of 255.
-fn beyond(prefix: &str) -> Option<Vec<u8>> {
-    let mut bytes = prefix.as_bytes().to_vec();
-    let last = bytes.last_mut()?;
-    *last = last.saturating_add(1);
-    Some(bytes)
 }

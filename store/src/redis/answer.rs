@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use lease_machines::{FencingToken, OwnerId, Rejection};
 use redis::Value;
 
+use crate::decide::superseded;
 use crate::{
     Acquired, End, Epoch, ErrorKind, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Rejected,
     Released, Renewed, ResourceName, Revoked, StoreError, Vacated, VacatedHow, WorkResult,
@@ -129,16 +130,7 @@ impl Reply {
             "done" => Ok(Acquired::AlreadyDone(self.part(0, end)?)),
             "rejected" => Ok(Acquired::Rejected(self.rejected()?)),
             "epoch" => Err(self.epoch_is_over(about.epoch)),
-            "superseded" => Err(StoreError::new(
-                ErrorKind::Superseded,
-                format!(
-                    "attempt {} of owner {} for {:?} comes too late: {}",
-                    about.attempt,
-                    about.owner,
-                    about.resource,
-                    self.part(0, text)?
-                ),
-            )),
+            "superseded" => Err(superseded(about, &self.part(0, text)?)),
             "held back" => Err(self.held_back()?),
             _ => Err(nonsense(self)),
         }

@@ -17,6 +17,7 @@ use super::row::{self, Base};
 use super::schema::clock_is_wrong;
 use super::settings::Settings;
 use super::slots;
+use crate::codes::outcome_code;
 use crate::decide::{
     self, At, Decided, EARLIEST_MICROS, Effects, Known, Reason, Row, Standing, Write, micros,
 };
@@ -231,7 +232,7 @@ impl Batch {
                  SELECT pool || '#' || slot, token, owner, label, identity, granted_wall, renewed_wall, renewals, ?1, ?2,
                      0, NULL
                  FROM lease_slot WHERE token IS NOT NULL AND free_from > ?3",
-                params![micros(at.wall) as i64, history::outcome_code(HoldOutcome::EpochLost), nanos(at.now)],
+                params![micros(at.wall) as i64, outcome_code(HoldOutcome::EpochLost), nanos(at.now)],
             )?;
         }
         if reason.old_holders_are_dead {

@@ -5,8 +5,9 @@ use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, Row, params};
 
 use super::row::{read_token, wall_time};
+use crate::codes::{outcome, outcome_code, result, result_code};
 use crate::decide::micros;
-use crate::{HistoryEntry, HoldOutcome, ResourceName, WorkResult};
+use crate::{HistoryEntry, ResourceName};
 
 /// Trimming at every entry would walk the whole history of the resource each time. So it is trimmed where tokens pass a
 /// multiple of this, which not every entry need have itself: tokens that were burnt leave gaps.
@@ -104,47 +105,8 @@ fn read(found: &Row<'_>) -> rusqlite::Result<Option<HistoryEntry>> {
         renewed_at: wall_time(found.get(5)?),
         renewals: u64::try_from(renewals).unwrap_or(0),
         ends_at: wall_time(found.get(7)?),
-        outcome: outcome_from(found.get(8)?),
-        result: result_from(found.get(9)?),
+        outcome: outcome(found.get(8)?),
+        result: result(found.get(9)?),
         reason: found.get(10)?,
     }))
-}
-
-pub(super) fn outcome_code(outcome: HoldOutcome) -> i64 {
-    match outcome {
-        HoldOutcome::Held => 0,
-        HoldOutcome::Released => 1,
-        HoldOutcome::Expired => 2,
-        HoldOutcome::Revoked => 3,
-        HoldOutcome::Withdrawn => 4,
-        HoldOutcome::Rotated => 5,
-        HoldOutcome::EpochLost => 6,
-    }
-}
-
-fn outcome_from(code: i64) -> HoldOutcome {
-    match code {
-        1 => HoldOutcome::Released,
-        3 => HoldOutcome::Revoked,
-        4 => HoldOutcome::Withdrawn,
-        5 => HoldOutcome::Rotated,
-        6 => HoldOutcome::EpochLost,
-        _ => HoldOutcome::Expired,
-    }
-}
-
-fn result_code(result: WorkResult) -> i64 {
-    match result {
-        WorkResult::Unknown => 0,
-        WorkResult::Good => 1,
-        WorkResult::Failed => 2,
-    }
-}
-
-fn result_from(code: i64) -> WorkResult {
-    match code {
-        1 => WorkResult::Good,
-        2 => WorkResult::Failed,
-        _ => WorkResult::Unknown,
-    }
 }

@@ -6,8 +6,9 @@ use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
 use super::attach::nanos;
+use crate::codes;
 use crate::decide::{At, Effects, Held, Row, Standing, Write, micros};
-use crate::{End, Epoch, ResourceName, Vacated, VacatedHow};
+use crate::{End, Epoch, ResourceName, Vacated};
 
 /// What a transaction reads of the store as a whole.
 pub(super) struct Base {
@@ -120,7 +121,7 @@ pub(super) fn read(row: &SqlRow<'_>, first: usize) -> rusqlite::Result<Row> {
     };
     let vacated = match (read_token(row, at(12))?, row.get::<_, Option<i64>>(at(13))?) {
         (Some(token), Some(owner)) => {
-            Some(Vacated::new(token, OwnerId::new(owner as u64), how_from(row.get(at(14))?)))
+            Some(Vacated::new(token, OwnerId::new(owner as u64), codes::how(row.get(at(14))?)))
         }
         _ => None,
     };
@@ -185,7 +186,7 @@ pub(super) fn save(
                     held.and_then(|held| held.identity.as_deref()),
                     vacated.map(|vacated| vacated.token.value() as i64),
                     vacated.map(|vacated| vacated.owner.value() as i64),
-                    vacated.map(|vacated| how_code(vacated.how)),
+                    vacated.map(|vacated| codes::how_code(vacated.how)),
                     held.map(|held| micros(held.granted_wall) as i64),
                     held.map(|held| micros(held.renewed_wall) as i64),
                     held.map(|held| held.renewals as i64),
@@ -265,20 +266,4 @@ pub(super) fn stamp(micros: i64) -> Duration {
 pub(super) fn wall_time(micros: i64) -> SystemTime {
     let since = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-pub(super) fn how_code(how: VacatedHow) -> i64 {
-    match how {
-        VacatedHow::Released => 1,
-        VacatedHow::Revoked => 2,
-        VacatedHow::Withdrawn => 3,
-    }
-}
-
-fn how_from(code: i64) -> VacatedHow {
-    match code {
-        2 => VacatedHow::Revoked,
-        3 => VacatedHow::Withdrawn,
-        _ => VacatedHow::Released,
-    }
 }

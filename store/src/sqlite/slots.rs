@@ -15,6 +15,7 @@ use super::echoes::Unheard;
 use super::lane::Worked;
 use super::reader::Reads;
 use super::row::{self, stamp, time};
+use crate::codes::how_code;
 use crate::decide::{self, At, Course, Decided, Effects, SlotRow, Standing, Write, micros};
 use crate::pool::{slot_name, slot_named};
 use crate::{
@@ -213,7 +214,7 @@ fn save(
                     slot.identity,
                     vacated.map(|vacated| vacated.token.value() as i64),
                     vacated.map(|vacated| vacated.owner.value() as i64),
-                    vacated.map(|vacated| row::how_code(vacated.how)),
+                    vacated.map(|vacated| how_code(vacated.how)),
                     held.map(|held| micros(held.granted_wall) as i64),
                     held.map(|held| micros(held.renewed_wall) as i64),
                     held.map(|held| held.renewals as i64),
