@@ -12,6 +12,7 @@ mod ids;
 #[cfg(test)]
 mod mutants;
 mod proxy;
+mod question;
 mod random;
 mod record;
 mod report;
