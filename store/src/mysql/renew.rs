@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::answer::{Reading, nonsense, one, shown, token};
 use super::call::{Call, bits, micros, number, some_bits, span, text};
-use super::core::Core;
+use super::hub::Hub;
 use crate::{Epoch, Grant, LeaseRef, Renewed, StoreError};
 
-impl Core {
+impl Hub {
     pub(super) async fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Result<Renewed, StoreError> {
         let sent = self.target.options.here.now();
         let parameters = || {

@@ -7,15 +7,15 @@ use mysql_async::Row;
 
 use super::answer::{Reading, Told, instant, micros, one, shown, token};
 use super::call::{Call, bits, number, some_bits, some_text, span, text, truth};
-use super::core::Core;
 use super::failure::is_duplicate;
+use super::hub::Hub;
 use crate::server::{ONE_SLOT_AN_OWNER, claim as patiently, not_granted};
 use crate::{
     Claimed, Epoch, Occupant, PoolClaim, PoolInspection, Released, Resized, ResourceName, Revoked,
     SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError,
 };
 
-impl Core {
+impl Hub {
     pub(super) async fn claim_slot(&self, claim: PoolClaim, again: bool) -> Result<Claimed, StoreError> {
         let met_its_double = |error: &StoreError| is_duplicate(error, ONE_SLOT_AN_OWNER);
         patiently(|| self.claim_once(&claim, again), met_its_double).await

@@ -10,7 +10,7 @@ use mysql_async::{Opts, OptsBuilder};
 
 use super::answer::{self, result_code, shown};
 use super::call::{Call, bits, number, some_bits, some_text, span, text, truth};
-use super::core::Core;
+use super::hub::Hub;
 use super::link::Target;
 use super::options::MysqlOptions;
 use super::{schema, tls, url};
@@ -38,7 +38,7 @@ use crate::{
 /// - How soon a commit is on the disk is set for the whole server (`innodb_flush_log_at_trx_commit`): its
 ///   [`doctor`](Store::doctor) says where that is less than it should be.
 pub struct MysqlStore {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     driver: Driver,
     capabilities: Capabilities,
 }
@@ -100,16 +100,16 @@ impl MysqlStore {
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.clone())?;
-        Ok(Self { core: Arc::new(Core::new(target)), driver, capabilities })
+        Ok(Self { hub: Arc::new(Hub::new(target)), driver, capabilities })
     }
 
     /// Has something done on the store's own thread.
-    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Core>) -> F) -> Answer<'a, T>
+    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Hub>) -> F) -> Answer<'a, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.driver.run(work(Arc::clone(&self.core)))
+        self.driver.run(work(Arc::clone(&self.hub)))
     }
 
     fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
@@ -117,8 +117,8 @@ impl MysqlStore {
             Ok(claim) => claim,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        self.run(move |core| async move {
-            let sent = core.target.options.here.now();
+        self.run(move |hub| async move {
+            let sent = hub.target.options.here.now();
             let parameters = || {
                 vec![
                     text(claim.resource.as_str()),
@@ -130,12 +130,12 @@ impl MysqlStore {
                     some_text(claim.identity.as_deref()),
                     some_text(claim.once.as_deref()),
                     truth(again),
-                    number(core.target.options.keep()),
+                    number(hub.target.options.keep()),
                 ]
             };
-            let answer = core.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
+            let answer = hub.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
             match &answer {
-                Acquired::Granted(grant) => core.in_time(sent, grant.ttl)?,
+                Acquired::Granted(grant) => hub.in_time(sent, grant.ttl)?,
                 Acquired::AlreadyDone(_) | Acquired::Rejected(_) => {}
             }
             Ok(answer)
@@ -144,7 +144,7 @@ impl MysqlStore {
 
     fn slot_claim(&self, claim: PoolClaim, again: bool) -> Answer<'_, Claimed> {
         match check::pool_claim(claim, self.capabilities.max_ttl) {
-            Ok(claim) => self.run(move |core| async move { core.claim_slot(claim, again).await }),
+            Ok(claim) => self.run(move |hub| async move { hub.claim_slot(claim, again).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -156,7 +156,7 @@ impl Store for MysqlStore {
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
-        self.run(|core| async move { core.epoch().await })
+        self.run(|hub| async move { hub.epoch().await })
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
@@ -169,7 +169,7 @@ impl Store for MysqlStore {
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
         match check::ttl(ttl, self.capabilities.max_ttl) {
-            Ok(ttl) => self.run(move |core| async move { core.renew(&lease, ttl).await }),
+            Ok(ttl) => self.run(move |hub| async move { hub.renew(&lease, ttl).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -179,7 +179,7 @@ impl Store for MysqlStore {
         let leases: Result<Vec<_>, StoreError> =
             leases.into_iter().map(|(lease, ttl)| Ok((lease, check::ttl(ttl, max_ttl)?))).collect();
         match leases {
-            Ok(leases) => self.run(move |core| async move { core.renew_many(&leases).await }),
+            Ok(leases) => self.run(move |hub| async move { hub.renew_many(&leases).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -188,7 +188,7 @@ impl Store for MysqlStore {
         if let Err(error) = check::ending(&ending, self.capabilities.max_ttl) {
             return Box::pin(async { Err(error) });
         }
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let parameters = || {
                 vec![
                     text(lease.resource.as_str()),
@@ -198,18 +198,18 @@ impl Store for MysqlStore {
                     number(result_code(ending.result)),
                     some_text(ending.once.as_deref()),
                     span(ending.at_least),
-                    number(core.target.options.keep()),
+                    number(hub.target.options.keep()),
                 ]
             };
-            core.decide_lease(Call::Release, &lease, &parameters).await?.released()
+            hub.decide_lease(Call::Release, &lease, &parameters).await?.released()
         })
     }
 
     fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
-        self.run(move |core| async move {
-            let keep = core.target.options.keep();
+        self.run(move |hub| async move {
+            let keep = hub.target.options.keep();
             let parameters = || vec![text(resource.as_str()), bits(owner.value()), number(keep)];
-            core.decide(Call::Withdraw, &parameters).await?.released()
+            hub.decide(Call::Withdraw, &parameters).await?.released()
         })
     }
 
@@ -222,33 +222,33 @@ impl Store for MysqlStore {
         if let Err(error) = check::text("reason", reason.as_deref()) {
             return Box::pin(async { Err(error) });
         }
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let expect = expect.map(|token| token.value().min(i64::MAX as u64));
             let parameters = || {
                 vec![
                     text(resource.as_str()),
                     some_bits(expect),
                     some_text(reason.as_deref()),
-                    number(core.target.options.keep()),
+                    number(hub.target.options.keep()),
                 ]
             };
-            core.decide(Call::Revoke, &parameters).await?.revoked()
+            hub.decide(Call::Revoke, &parameters).await?.revoked()
         })
     }
 
     fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
-        self.run(move |core| async move { core.inspect(resource).await })
+        self.run(move |hub| async move { hub.inspect(resource).await })
     }
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
-        self.run(move |core| async move {
-            let rows = core.look(Call::List, vec![text(&prefix), beyond(&prefix)]).await?;
-            rows.iter().map(|row| answer::inspection(row, &core.target.place, None)).collect()
+        self.run(move |hub| async move {
+            let rows = hub.look(Call::List, vec![text(&prefix), beyond(&prefix)]).await?;
+            rows.iter().map(|row| answer::inspection(row, &hub.target.place, None)).collect()
         })
     }
 
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let slot = slot_named(&resource);
             let parameters = vec![
@@ -257,23 +257,23 @@ impl Store for MysqlStore {
                 some_text(slot.as_ref().map(|(pool, _)| pool.as_str())),
                 some_bits(slot.as_ref().map(|(_, slot)| (*slot).into())),
             ];
-            let rows = core.look(Call::History, parameters).await?;
-            rows.iter().map(|row| answer::hold(row, &core.target.place)).collect()
+            let rows = hub.look(Call::History, parameters).await?;
+            rows.iter().map(|row| answer::hold(row, &hub.target.place)).collect()
         })
     }
 
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
-        self.run(move |core| async move { core.prune(older_than).await })
+        self.run(move |hub| async move { hub.prune(older_than).await })
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
-        self.run(move |core| async move { core.wait(resource, limit).await })
+        self.run(move |hub| async move { hub.wait(resource, limit).await })
     }
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let above = opening.above.map_or(0, FencingToken::value);
-            core.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
+            hub.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
         })
     }
 
@@ -287,21 +287,21 @@ impl Store for MysqlStore {
 
     fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
         match check::ttl(ttl, self.capabilities.max_ttl) {
-            Ok(ttl) => self.run(move |core| async move { core.renew_slot(&lease, ttl, id_time).await }),
+            Ok(ttl) => self.run(move |hub| async move { hub.renew_slot(&lease, ttl, id_time).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
         match check::last_used(last_used) {
-            Ok(last_used) => self.run(move |core| async move { core.release_slot(&lease, last_used).await }),
+            Ok(last_used) => self.run(move |hub| async move { hub.release_slot(&lease, last_used).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
         match pool_name(&pool) {
-            Ok(()) => self.run(move |core| async move { core.withdraw_slot(pool, owner).await }),
+            Ok(()) => self.run(move |hub| async move { hub.withdraw_slot(pool, owner).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -314,30 +314,30 @@ impl Store for MysqlStore {
         reason: Option<String>,
     ) -> Answer<'_, Revoked> {
         match check::text("reason", reason.as_deref()) {
-            Ok(()) => self.run(move |core| async move { core.revoke_slot(pool, slot, expect, reason).await }),
+            Ok(()) => self.run(move |hub| async move { hub.revoke_slot(pool, slot, expect, reason).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
-        self.run(move |core| async move { core.slots(pool).await })
+        self.run(move |hub| async move { hub.slots(pool).await })
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
         match pool_name(&pool).and_then(|()| check::size(size)) {
-            Ok(()) => self.run(move |core| async move { core.resize_pool(pool, size).await }),
+            Ok(()) => self.run(move |hub| async move { hub.resize_pool(pool, size).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
-        self.run(|core| async move { core.doctor().await })
+        self.run(|hub| async move { hub.doctor().await })
     }
 }
 
 impl fmt::Debug for MysqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MysqlStore").field("place", &self.core.target.place).finish_non_exhaustive()
+        f.debug_struct("MysqlStore").field("place", &self.hub.target.place).finish_non_exhaustive()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Leases on a PostgreSQL server: the decisions are functions in the database, called with one statement each.
 //!
-//! `sql/` holds the tables and the functions, `calls` the statements that name them; `link` is one connection, `core` what every
+//! `sql/` holds the tables and the functions, `calls` the statements that name them; `link` is one connection, `hub` what every
 //! call does with it, `store` puts it behind the trait.
 
 mod answer;
 mod calls;
-mod core;
 mod doctor;
 mod failure;
 mod fence;
+mod hub;
 mod link;
 mod marks;
 mod options;

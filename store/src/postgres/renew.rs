@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::answer::{self, Told, shown};
 use super::calls::{self, Call, bits, bytes, number, some_bits, span, truth};
-use super::core::Core;
+use super::hub::Hub;
 use crate::{Epoch, Grant, LeaseRef, Renewed, StoreError};
 
-impl Core {
+impl Hub {
     pub(super) async fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Result<Renewed, StoreError> {
         let sent = self.target.options.here.now();
         let parameters = || {

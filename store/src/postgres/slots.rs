@@ -7,15 +7,15 @@ use tokio_postgres::Row;
 
 use super::answer::{self, Told, instant, micros, nonsense, token, violates};
 use super::calls::{self, Call, bits, bytes, number, some_bits, some_small, some_span, span, text, truth};
-use super::core::Core;
 use super::failure::Place;
+use super::hub::Hub;
 use crate::server::{ONE_SLOT_AN_OWNER, claim as patiently, not_granted};
 use crate::{
     Claimed, Epoch, ErrorKind, Occupant, PoolClaim, PoolInspection, Released, Resized, ResourceName, Revoked,
     SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError,
 };
 
-impl Core {
+impl Hub {
     pub(super) async fn claim_slot(&self, claim: PoolClaim, again: bool) -> Result<Claimed, StoreError> {
         let met_its_double = |error: &StoreError| violates(error, ONE_SLOT_AN_OWNER);
         patiently(|| self.claim_once(&claim, again), met_its_double).await

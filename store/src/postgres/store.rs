@@ -13,7 +13,7 @@ use super::answer::{self, shown};
 use super::calls::{
     self, Call, Calls, bits, bytes, number, some_bits, some_bytes, some_small, span, text, truth,
 };
-use super::core::Core;
+use super::hub::Hub;
 use super::link::{Link, Target};
 use super::options::PostgresOptions;
 use super::{passwords, schema, tls, url};
@@ -41,7 +41,7 @@ use crate::{
 ///   epoch from the first request on. One that was put back as a whole, as files, is noticed only when a holder shows a
 ///   token that it does not know: open a new epoch then.
 pub struct PostgresStore {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     driver: Driver,
     capabilities: Capabilities,
 }
@@ -103,16 +103,16 @@ impl PostgresStore {
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.to_string())?;
-        Ok(Self { core: Arc::new(Core { target, pool, lent }), driver, capabilities })
+        Ok(Self { hub: Arc::new(Hub { target, pool, lent }), driver, capabilities })
     }
 
     /// Has something done on the store's own thread.
-    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Core>) -> F) -> Answer<'a, T>
+    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Hub>) -> F) -> Answer<'a, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        self.driver.run(work(Arc::clone(&self.core)))
+        self.driver.run(work(Arc::clone(&self.hub)))
     }
 
     fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
@@ -120,8 +120,8 @@ impl PostgresStore {
             Ok(claim) => claim,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        self.run(move |core| async move {
-            let sent = core.target.options.here.now();
+        self.run(move |hub| async move {
+            let sent = hub.target.options.here.now();
             let parameters = || {
                 vec![
                     bytes(claim.resource.as_str()),
@@ -133,12 +133,12 @@ impl PostgresStore {
                     text(claim.identity.clone()),
                     text(claim.once.clone()),
                     truth(again),
-                    calls::small(core.target.options.keep()),
+                    calls::small(hub.target.options.keep()),
                 ]
             };
-            let answer = core.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
+            let answer = hub.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
             match &answer {
-                Acquired::Granted(grant) => core.in_time(sent, grant.ttl)?,
+                Acquired::Granted(grant) => hub.in_time(sent, grant.ttl)?,
                 Acquired::AlreadyDone(_) | Acquired::Rejected(_) => {}
             }
             Ok(answer)
@@ -147,7 +147,7 @@ impl PostgresStore {
 
     fn slot_claim(&self, claim: PoolClaim, again: bool) -> Answer<'_, Claimed> {
         match check::pool_claim(claim, self.capabilities.max_ttl) {
-            Ok(claim) => self.run(move |core| async move { core.claim_slot(claim, again).await }),
+            Ok(claim) => self.run(move |hub| async move { hub.claim_slot(claim, again).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -159,7 +159,7 @@ impl Store for PostgresStore {
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
-        self.run(|core| async move { core.epoch().await })
+        self.run(|hub| async move { hub.epoch().await })
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
@@ -172,7 +172,7 @@ impl Store for PostgresStore {
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
         match check::ttl(ttl, self.capabilities.max_ttl) {
-            Ok(ttl) => self.run(move |core| async move { core.renew(&lease, ttl).await }),
+            Ok(ttl) => self.run(move |hub| async move { hub.renew(&lease, ttl).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -182,7 +182,7 @@ impl Store for PostgresStore {
         let leases: Result<Vec<_>, StoreError> =
             leases.into_iter().map(|(lease, ttl)| Ok((lease, check::ttl(ttl, max_ttl)?))).collect();
         match leases {
-            Ok(leases) => self.run(move |core| async move { core.renew_many(&leases).await }),
+            Ok(leases) => self.run(move |hub| async move { hub.renew_many(&leases).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -191,7 +191,7 @@ impl Store for PostgresStore {
         if let Err(error) = check::ending(&ending, self.capabilities.max_ttl) {
             return Box::pin(async { Err(error) });
         }
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let parameters = || {
                 vec![
                     bytes(lease.resource.as_str()),
@@ -201,18 +201,18 @@ impl Store for PostgresStore {
                     calls::small(result_code(ending.result).into()),
                     text(ending.once.clone()),
                     span(ending.at_least),
-                    calls::small(core.target.options.keep()),
+                    calls::small(hub.target.options.keep()),
                 ]
             };
-            core.decide_lease(Call::Release, &lease, &parameters).await?.released()
+            hub.decide_lease(Call::Release, &lease, &parameters).await?.released()
         })
     }
 
     fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
-        self.run(move |core| async move {
-            let keep = core.target.options.keep();
+        self.run(move |hub| async move {
+            let keep = hub.target.options.keep();
             let parameters = || vec![bytes(resource.as_str()), bits(owner.value()), calls::small(keep)];
-            core.decide(Call::Withdraw, &parameters).await?.released()
+            hub.decide(Call::Withdraw, &parameters).await?.released()
         })
     }
 
@@ -225,34 +225,34 @@ impl Store for PostgresStore {
         if let Err(error) = check::text("reason", reason.as_deref()) {
             return Box::pin(async { Err(error) });
         }
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let expect = expect.map(|token| token.value().min(i64::MAX as u64));
             let parameters = || {
                 vec![
                     bytes(resource.as_str()),
                     some_bits(expect),
                     text(reason.clone()),
-                    calls::small(core.target.options.keep()),
+                    calls::small(hub.target.options.keep()),
                 ]
             };
-            core.decide(Call::Revoke, &parameters).await?.revoked()
+            hub.decide(Call::Revoke, &parameters).await?.revoked()
         })
     }
 
     fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
-        self.run(move |core| async move { core.inspect(resource).await })
+        self.run(move |hub| async move { hub.inspect(resource).await })
     }
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let parameters = vec![bytes(&prefix), some_bytes(beyond(&prefix))];
-            let rows = core.look(Call::List, parameters).await?;
-            rows.iter().map(|row| answer::inspection(row, &core.target.place, None)).collect()
+            let rows = hub.look(Call::List, parameters).await?;
+            rows.iter().map(|row| answer::inspection(row, &hub.target.place, None)).collect()
         })
     }
 
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             let slot = slot_named(&resource);
             let parameters = vec![
@@ -261,23 +261,23 @@ impl Store for PostgresStore {
                 some_bytes(slot.as_ref().map(|(pool, _)| pool.as_str().as_bytes().to_vec())),
                 some_small(slot.map(|(_, slot)| slot.into())),
             ];
-            let rows = core.look(Call::History, parameters).await?;
-            rows.iter().map(|row| answer::hold(row, &core.target.place)).collect()
+            let rows = hub.look(Call::History, parameters).await?;
+            rows.iter().map(|row| answer::hold(row, &hub.target.place)).collect()
         })
     }
 
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
-        self.run(move |core| async move { core.prune(older_than).await })
+        self.run(move |hub| async move { hub.prune(older_than).await })
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
-        self.run(move |core| async move { core.wait(resource, limit).await })
+        self.run(move |hub| async move { hub.wait(resource, limit).await })
     }
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
-        self.run(move |core| async move {
+        self.run(move |hub| async move {
             let above = opening.above.map_or(0, FencingToken::value);
-            core.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
+            hub.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
         })
     }
 
@@ -291,21 +291,21 @@ impl Store for PostgresStore {
 
     fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
         match check::ttl(ttl, self.capabilities.max_ttl) {
-            Ok(ttl) => self.run(move |core| async move { core.renew_slot(&lease, ttl, id_time).await }),
+            Ok(ttl) => self.run(move |hub| async move { hub.renew_slot(&lease, ttl, id_time).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
         match check::last_used(last_used) {
-            Ok(last_used) => self.run(move |core| async move { core.release_slot(&lease, last_used).await }),
+            Ok(last_used) => self.run(move |hub| async move { hub.release_slot(&lease, last_used).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
         match pool_name(&pool) {
-            Ok(()) => self.run(move |core| async move { core.withdraw_slot(pool, owner).await }),
+            Ok(()) => self.run(move |hub| async move { hub.withdraw_slot(pool, owner).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -318,30 +318,30 @@ impl Store for PostgresStore {
         reason: Option<String>,
     ) -> Answer<'_, Revoked> {
         match check::text("reason", reason.as_deref()) {
-            Ok(()) => self.run(move |core| async move { core.revoke_slot(pool, slot, expect, reason).await }),
+            Ok(()) => self.run(move |hub| async move { hub.revoke_slot(pool, slot, expect, reason).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
-        self.run(move |core| async move { core.slots(pool).await })
+        self.run(move |hub| async move { hub.slots(pool).await })
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
         match pool_name(&pool).and_then(|()| check::size(size)) {
-            Ok(()) => self.run(move |core| async move { core.resize_pool(pool, size).await }),
+            Ok(()) => self.run(move |hub| async move { hub.resize_pool(pool, size).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
-        self.run(|core| async move { core.doctor().await })
+        self.run(|hub| async move { hub.doctor().await })
     }
 }
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = &self.core.target.place;
+        let place = &self.hub.target.place;
         f.debug_struct("PostgresStore").field("place", &place.to_string()).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::core::Core;
+use super::hub::Hub;
 use crate::server::poll;
 use crate::{ResourceName, StoreError};
 
@@ -10,7 +10,7 @@ use crate::{ResourceName, StoreError};
 const FIRST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(1);
 
-impl Core {
+impl Hub {
     pub(super) async fn wait(&self, resource: ResourceName, limit: Duration) -> Result<(), StoreError> {
         let begun = Instant::now();
         let look = || async {

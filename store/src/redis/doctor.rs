@@ -2,20 +2,20 @@
 
 use redis::Value;
 
-use super::core::Core;
+use super::hub::Hub;
 use super::link::Examined;
 use super::server::Server;
 use crate::decide::micros;
 use crate::server::{rights, with_epoch};
 use crate::{Finding, Severity, StoreError};
 
-pub(super) async fn look(core: &Core) -> Result<Vec<Finding>, StoreError> {
-    let Examined { server, time, lacking } = core.link.examine(core.link.deadline()).await?;
+pub(super) async fn look(hub: &Hub) -> Result<Vec<Finding>, StoreError> {
+    let Examined { server, time, lacking } = hub.link.examine(hub.link.deadline()).await?;
     let refused = server.unusable();
     let mut findings = vec![
         Finding::fine("server", format!("{} {}", server.product, server.version)),
         durability(&server),
-        replicas(&server, core.options.replicas),
+        replicas(&server, hub.options.replicas),
         rights(&lacking.join(", ")),
     ];
     if refused.iter().all(|why| why.check != "eviction") {
@@ -25,7 +25,7 @@ pub(super) async fn look(core: &Core) -> Result<Vec<Finding>, StoreError> {
     findings.extend(memory(&server));
     findings
         .extend(refused.into_iter().map(|why| Finding::new(Severity::Error, why.check, why.found, why.mend)));
-    with_epoch(findings, core.epoch().await)
+    with_epoch(findings, hub.epoch().await)
 }
 
 fn durability(server: &Server) -> Finding {

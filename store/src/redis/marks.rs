@@ -6,8 +6,8 @@ use lease_machines::FencingToken;
 use redis::{Cmd, Value};
 
 use super::address;
-use super::core::Core;
 use super::fence::{self, RedisFence};
+use super::hub::Hub;
 use super::link::Target;
 use crate::fence::{Advance, not_asked, refused};
 use crate::server::Driver;
@@ -15,7 +15,7 @@ use crate::{Answer, ErrorKind, GuardMode, LeaseRef, Mark, MarkKey, Marks, StoreE
 
 /// The marks at a URL.
 pub(crate) struct RedisMarks {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     driver: Driver,
     fence: RedisFence,
 }
@@ -25,16 +25,16 @@ impl RedisMarks {
         let (address, options) = address::from_url(url)?;
         let fence = RedisFence::new(&options.namespace);
         let driver = Driver::start(address.to_string())?;
-        let core = Arc::new(Core::new(Target::Address(address), options)?);
-        Ok(Self { core, driver, fence })
+        let hub = Arc::new(Hub::new(Target::Address(address), options)?);
+        Ok(Self { hub, driver, fence })
     }
 
     fn ask(&self, cmd: Cmd) -> Answer<'_, Value> {
-        let core = Arc::clone(&self.core);
+        let hub = Arc::clone(&self.hub);
         self.driver.run(async move {
-            let deadline = core.link.deadline();
-            let live = core.link.live(deadline).await?;
-            core.link.ask(&live, &cmd, deadline).await
+            let deadline = hub.link.deadline();
+            let live = hub.link.live(deadline).await?;
+            hub.link.ask(&live, &cmd, deadline).await
         })
     }
 }

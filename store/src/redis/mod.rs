@@ -2,10 +2,10 @@
 
 mod address;
 mod answer;
-mod core;
 mod doctor;
 mod failure;
 mod fence;
+mod hub;
 mod link;
 mod marks;
 mod options;

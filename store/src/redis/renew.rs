@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::Reply;
-use super::core::Core;
+use super::hub::Hub;
 use crate::{ErrorKind, LeaseRef, Renewed, StoreError, check};
 
-impl Core {
+impl Hub {
     pub(super) async fn renew(
         self: &Arc<Self>,
         lease: &LeaseRef,

@@ -7,7 +7,7 @@ use lease_machines::{FencingToken, OwnerId, Rejection, Window};
 use redis::Value;
 
 use super::answer::{self, Reply, array, micros, nonsense, number, text};
-use super::core::Core;
+use super::hub::Hub;
 use super::request::{Request, Requests, optional, owner, token, whole_micros};
 use super::script::SLOT;
 use crate::pool::{slot_named, superseded, too_many};
@@ -108,7 +108,7 @@ impl Requests {
     }
 }
 
-impl Core {
+impl Hub {
     pub(super) async fn claim_slot(&self, claim: PoolClaim, again: bool) -> Result<Claimed, StoreError> {
         let claim = check::pool_claim(claim, self.options.limits.max_ttl)?;
         let sent = self.now();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId};
 
 use super::answer::Reply;
-use super::core::Core;
+use super::hub::Hub;
 use super::link::Target;
 use super::request::Request;
 use super::{RedisOptions, address, doctor, rights};
@@ -36,7 +36,7 @@ use crate::{
 /// - A store does not survive `fork`: in the child every call is refused.
 pub struct RedisStore {
     capabilities: Capabilities,
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     driver: Driver,
 }
 
@@ -79,7 +79,7 @@ impl RedisStore {
         // Waiters look again and again.
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.to_string())?;
-        Ok(Self { capabilities, core: Arc::new(Core::new(target, options)?), driver })
+        Ok(Self { capabilities, hub: Arc::new(Hub::new(target, options)?), driver })
     }
 
     /// Sets the store up: its epoch, in all its buckets. Nothing is changed where it is there; where a part of it is, a new
@@ -93,50 +93,56 @@ impl RedisStore {
     /// [`Configuration`](crate::ErrorKind::Configuration) for a server that cannot be used,
     /// [`Schema`](crate::ErrorKind::Schema) where a newer program has set it up.
     pub fn migrate(&self) -> Result<Migration, StoreError> {
-        let core = Arc::clone(&self.core);
-        self.driver.block(async move { core.migrate().await })
+        let hub = Arc::clone(&self.hub);
+        self.driver.block(async move { hub.migrate().await })
     }
 
     /// The rights that a user needs who is not allowed everything, as commands to read or to run by hand.
     #[must_use]
     pub fn rights(&self) -> String {
-        rights::printed(&self.core.options.namespace)
+        rights::printed(&self.hub.options.namespace)
+    }
+
+    /// Has something done on the store's own thread.
+    fn run<'a, T, F>(&'a self, work: impl FnOnce(Arc<Hub>) -> F) -> Answer<'a, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.driver.run(work(Arc::clone(&self.hub)))
     }
 
     /// One request, and what its answer means.
     fn call<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&Core) -> Result<Request, StoreError> + Send + 'static,
+        request: impl FnOnce(&Hub) -> Result<Request, StoreError> + Send + 'static,
         read: impl FnOnce(&Reply) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { read(&core.ask(&request(&core)?).await?) })
+        self.run(move |hub| async move { read(&hub.ask(&request(&hub)?).await?) })
     }
 
     fn claim(&self, claim: Claim, again: bool) -> Answer<'_, Acquired> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move {
-            let claim = check::claim(claim, core.options.limits.max_ttl)?;
-            let sent = core.now();
-            let answer = core.ask(&core.requests.acquire(&claim, again)).await?.acquired(&claim)?;
+        self.run(move |hub| async move {
+            let claim = check::claim(claim, hub.options.limits.max_ttl)?;
+            let sent = hub.now();
+            let answer = hub.ask(&hub.requests.acquire(&claim, again)).await?.acquired(&claim)?;
             if let Acquired::Granted(grant) = &answer {
-                core.in_time(sent, grant.ttl)?;
+                hub.in_time(sent, grant.ttl)?;
             }
             Ok(answer)
         })
     }
 
     fn slot(&self, claim: PoolClaim, again: bool) -> Answer<'_, Claimed> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.claim_slot(claim, again).await })
+        self.run(move |hub| async move { hub.claim_slot(claim, again).await })
     }
 
     fn look<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&Core) -> Request + Send + 'static,
+        request: impl FnOnce(&Hub) -> Request + Send + 'static,
         read: impl FnOnce(&Reply) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<'_, T> {
-        let answer = self.call(|core| Ok(request(core)), read);
+        let answer = self.call(|hub| Ok(request(hub)), read);
         Box::pin(async move { answer.await.map_err(StoreError::nothing_changed) })
     }
 }
@@ -147,8 +153,7 @@ impl Store for RedisStore {
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.epoch().await })
+        self.run(move |hub| async move { hub.epoch().await })
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
@@ -160,29 +165,26 @@ impl Store for RedisStore {
     }
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.renew(&lease, ttl).await })
+        self.run(move |hub| async move { hub.renew(&lease, ttl).await })
     }
 
     fn renew_many(&self, leases: Vec<(LeaseRef, Duration)>) -> Answer<'_, Vec<Result<Renewed, StoreError>>> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.renew_many(leases).await })
+        self.run(move |hub| async move { hub.renew_many(leases).await })
     }
 
     fn release(&self, lease: LeaseRef, ending: Ending) -> Answer<'_, Released> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move {
-            check::ending(&ending, core.options.limits.max_ttl)?;
-            let reply = core.ask(&core.requests.release(&lease, &ending)).await?;
+        self.run(move |hub| async move {
+            check::ending(&ending, hub.options.limits.max_ttl)?;
+            let reply = hub.ask(&hub.requests.release(&lease, &ending)).await?;
             if reply.rewound {
-                core.rewound(&lease, reply.epoch).await?;
+                hub.rewound(&lease, reply.epoch).await?;
             }
             reply.released(lease.epoch)
         })
     }
 
     fn withdraw(&self, resource: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
-        self.call(move |core| Ok(core.requests.withdraw(&resource, owner)), |reply| reply.released(None))
+        self.call(move |hub| Ok(hub.requests.withdraw(&resource, owner)), |reply| reply.released(None))
     }
 
     fn revoke(
@@ -192,9 +194,9 @@ impl Store for RedisStore {
         reason: Option<String>,
     ) -> Answer<'_, Revoked> {
         self.call(
-            move |core| {
+            move |hub| {
                 check::text("reason", reason.as_deref())?;
-                Ok(core.requests.revoke(&resource, expect, reason.as_deref()))
+                Ok(hub.requests.revoke(&resource, expect, reason.as_deref()))
             },
             Reply::revoked,
         )
@@ -202,14 +204,13 @@ impl Store for RedisStore {
 
     fn inspect(&self, resource: ResourceName) -> Answer<'_, Inspection> {
         let name = resource.clone();
-        self.look(move |core| core.requests.inspect(&resource), move |reply| reply.seen(name))
+        self.look(move |hub| hub.requests.inspect(&resource), move |reply| reply.seen(name))
     }
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move {
+        self.run(move |hub| async move {
             let mut all = Vec::new();
-            for reply in core.ask_all(|bucket| core.requests.list(bucket, &prefix)).await? {
+            for reply in hub.ask_all(|bucket| hub.requests.list(bucket, &prefix)).await? {
                 all.extend(reply.list()?);
             }
             all.sort_by(|a, b| a.resource.cmp(&b.resource));
@@ -218,16 +219,15 @@ impl Store for RedisStore {
     }
 
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>> {
-        let core = Arc::clone(&self.core);
-        self.driver
-            .run(async move { core.history(&resource, limit).await.map_err(StoreError::nothing_changed) })
+        self.run(move |hub| async move {
+            hub.history(&resource, limit).await.map_err(StoreError::nothing_changed)
+        })
     }
 
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move {
+        self.run(move |hub| async move {
             let mut pruned = Pruned::default();
-            for reply in core.ask_all(|bucket| core.requests.prune(bucket, older_than)).await? {
+            for reply in hub.ask_all(|bucket| hub.requests.prune(bucket, older_than)).await? {
                 let (resources, history, floor) = reply.pruned()?;
                 pruned.resources = pruned.resources.saturating_add(resources);
                 pruned.history = pruned.history.saturating_add(history);
@@ -235,22 +235,20 @@ impl Store for RedisStore {
             }
             // What is promised of the floor holds for all resources.
             let floor = pruned.floor;
-            core.ask_all(|bucket| core.requests.raise(bucket, floor)).await?;
+            hub.ask_all(|bucket| hub.requests.raise(bucket, floor)).await?;
             Ok(pruned)
         })
     }
 
     fn wait(&self, resource: ResourceName, limit: Duration) -> Answer<'_, ()> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.wait(resource, limit).await })
+        self.run(move |hub| async move { hub.wait(resource, limit).await })
     }
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move {
-            let deadline = core.link.deadline();
-            let live = core.ready(deadline).await?;
-            core.open_epoch(&live, &opening, deadline).await
+        self.run(move |hub| async move {
+            let deadline = hub.link.deadline();
+            let live = hub.ready(deadline).await?;
+            hub.open_epoch(&live, &opening, deadline).await
         })
     }
 
@@ -263,20 +261,18 @@ impl Store for RedisStore {
     }
 
     fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.renew_slot(&lease, ttl, id_time).await })
+        self.run(move |hub| async move { hub.renew_slot(&lease, ttl, id_time).await })
     }
 
     fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { core.release_slot(&lease, last_used).await })
+        self.run(move |hub| async move { hub.release_slot(&lease, last_used).await })
     }
 
     fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
         self.call(
-            move |core| {
+            move |hub| {
                 pool_name(&pool)?;
-                Ok(core.requests.withdraw_slot(&pool, owner))
+                Ok(hub.requests.withdraw_slot(&pool, owner))
             },
             |reply| reply.released(None),
         )
@@ -290,10 +286,10 @@ impl Store for RedisStore {
         reason: Option<String>,
     ) -> Answer<'_, Revoked> {
         self.call(
-            move |core| {
+            move |hub| {
                 pool_name(&pool)?;
                 check::text("reason", reason.as_deref())?;
-                Ok(core.requests.revoke_slot(&pool, slot, expect, reason.as_deref()))
+                Ok(hub.requests.revoke_slot(&pool, slot, expect, reason.as_deref()))
             },
             Reply::revoked,
         )
@@ -301,22 +297,21 @@ impl Store for RedisStore {
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         let name = pool.clone();
-        self.look(move |core| core.requests.slots(&pool), move |reply| reply.pool(name))
+        self.look(move |hub| hub.requests.slots(&pool), move |reply| reply.pool(name))
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
         self.call(
-            move |core| {
+            move |hub| {
                 pool_name(&pool)?;
                 check::size(size)?;
-                Ok(core.requests.resize_pool(&pool, size))
+                Ok(hub.requests.resize_pool(&pool, size))
             },
             Reply::resized,
         )
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {
-        let core = Arc::clone(&self.core);
-        self.driver.run(async move { doctor::look(&core).await })
+        self.run(move |hub| async move { doctor::look(&hub).await })
     }
 }

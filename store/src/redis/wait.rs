@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::core::Core;
+use super::hub::Hub;
 use crate::server::poll;
 use crate::{ResourceName, StoreError};
 
@@ -12,7 +12,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The same by a test's clock, which is moved by others.
 const LOOK_AT_TEST: Duration = Duration::from_millis(5);
 
-impl Core {
+impl Hub {
     pub(super) async fn wait(&self, resource: ResourceName, limit: Duration) -> Result<(), StoreError> {
         let begun = Instant::now();
         let look = || async {

@@ -17,14 +17,14 @@ use crate::{Epoch, ErrorKind, Finding, Inspection, LeaseRef, Pruned, ResourceNam
 /// Prunes as many resources in one transaction as a first grant can wait for.
 const AT_ONCE: i32 = 2_000;
 
-pub(super) struct Core {
+pub(super) struct Hub {
     pub(super) target: Target,
     pub(super) pool: Pool<Link>,
     /// There is one connection, the user's own; no other is made.
     pub(super) lent: bool,
 }
 
-impl Core {
+impl Hub {
     /// Waits for a connection, or makes it.
     pub(super) async fn take(&self) -> Result<Taken<Link>, StoreError> {
         let connect = || async {

@@ -25,12 +25,12 @@ const DEADLOCKS: u32 = 20;
 const FIRST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(1);
 
-pub(super) struct Core {
+pub(super) struct Hub {
     pub(super) target: Target,
     pool: Pool<Link>,
 }
 
-impl Core {
+impl Hub {
     pub(super) fn new(target: Target) -> Self {
         let pool = Pool::new(target.options.connections);
         Self { target, pool }

@@ -19,7 +19,7 @@ use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError};
 /// Buckets that are asked at once, where all are: others get their turn in between.
 const AT_ONCE: usize = 64;
 
-pub(super) struct Core {
+pub(super) struct Hub {
     pub(super) link: Link,
     pub(super) requests: Requests,
     pub(super) options: RedisOptions,
@@ -35,7 +35,7 @@ struct Seen {
     counts: Vec<u64>,
 }
 
-impl Core {
+impl Hub {
     pub(super) fn new(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
         let seen = Seen { epoch: None, counts: vec![0; BUCKETS] };
@@ -125,8 +125,8 @@ impl Core {
         let asked: Vec<_> = requests
             .into_iter()
             .map(|request| {
-                let (core, live) = (Arc::clone(self), live.clone());
-                tokio::spawn(async move { core.ask_on(&live, &request, deadline).await })
+                let (hub, live) = (Arc::clone(self), live.clone());
+                tokio::spawn(async move { hub.ask_on(&live, &request, deadline).await })
             })
             .collect();
         let mut answers = Vec::with_capacity(asked.len());
