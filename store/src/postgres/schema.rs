@@ -12,8 +12,21 @@ use crate::{ErrorKind, Migration, StoreError};
 pub(super) const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("sql/tables.sql");
-/// Pools: tables and functions.
+/// Pools: tables and functions, with [`PARTS`] to be put in.
 const SLOTS: &str = include_str!("sql/slots.sql");
+/// What several functions of pools say: what every slot has that a claim may get, and how a slot is locked that the pool has.
+const PARTS: [(&str, &str); 2] = [
+    (
+        "{able}",
+        "t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
+            AND (until IS NULL OR t.mark < until)",
+    ),
+    (
+        "{lock_slot}",
+        "SELECT t.* INTO r FROM {schema}.lease_slot AS t WHERE t.pool = p_pool AND t.slot = p_slot
+        AND EXISTS (SELECT FROM {schema}.lease_pool AS p WHERE p.pool = t.pool AND t.slot < p.size) FOR UPDATE;",
+    ),
+];
 const FUNCTIONS: &str = include_str!("sql/functions.sql");
 /// The marks of fences: a database may have them without a store, and a store's has them in any case.
 pub(super) const MARKS: &str = include_str!("sql/fence.sql");
@@ -25,8 +38,9 @@ pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(5499238160278634341)
 
 /// All that a migrate carries out, as one transaction, and the rights that a role needs, as comments.
 pub(super) fn migration(quoted_schema: &str) -> String {
+    let slots = PARTS.iter().fold(SLOTS.to_owned(), |text, (name, part)| text.replace(name, part));
     let script = format!(
-        "BEGIN;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{SLOTS}\n{MARKS}\n{FIRST}\nCOMMIT;\n\n{GRANTS}"
+        "BEGIN;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{slots}\n{MARKS}\n{FIRST}\nCOMMIT;\n\n{GRANTS}"
     );
     script.replace("{schema}", quoted_schema).replace("{version}", &VERSION.to_string())
 }

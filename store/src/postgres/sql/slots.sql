@@ -117,14 +117,12 @@ BEGIN
         IF p_exclusive THEN
             RETURN QUERY SELECT t.* FROM {schema}.lease_slot AS t
             WHERE t.pool = p_pool AND t.identity = p_identity AND t.free_from > now AND t.token IS NOT NULL
-                AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-                AND (until IS NULL OR t.mark < until)
+                AND {able}
             ORDER BY t.free_from DESC, t.slot LIMIT 1 FOR UPDATE;
         ELSIF p_gone_slot IS NOT NULL THEN
             RETURN QUERY SELECT t.* FROM {schema}.lease_slot AS t
             WHERE t.pool = p_pool AND t.slot = p_gone_slot AND t.token = p_gone_token AND t.identity = p_identity
-                AND t.free_from > now AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-                AND (until IS NULL OR t.mark < until)
+                AND t.free_from > now AND {able}
             FOR UPDATE;
         END IF;
         IF FOUND THEN
@@ -133,8 +131,7 @@ BEGIN
         -- The one that this identity left last.
         RETURN QUERY SELECT t.* FROM {schema}.lease_slot AS t
         WHERE t.pool = p_pool AND t.identity = p_identity AND t.free_from <= now
-            AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-            AND (until IS NULL OR t.mark < until)
+            AND {able}
         ORDER BY t.free_from DESC, t.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             RETURN;
@@ -142,16 +139,14 @@ BEGIN
     END IF;
     RETURN QUERY SELECT t.* FROM {schema}.lease_slot AS t
     WHERE t.pool = p_pool AND t.free_from IS NULL
-        AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-        AND (until IS NULL OR t.mark < until)
+        AND {able}
     ORDER BY t.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
         RETURN;
     END IF;
     RETURN QUERY SELECT t.* FROM {schema}.lease_slot AS t
     WHERE t.pool = p_pool AND t.free_from <= rested
-        AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-        AND (until IS NULL OR t.mark < until)
+        AND {able}
     ORDER BY t.free_from NULLS FIRST, t.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
 END $lease$;
 
@@ -162,8 +157,7 @@ CREATE OR REPLACE FUNCTION {schema}.lease_no_slot_1(
 ) LANGUAGE plpgsql AS $lease$
 BEGIN
     PERFORM FROM {schema}.lease_slot AS t
-    WHERE t.pool = p_pool AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-        AND (until IS NULL OR t.mark < until)
+    WHERE t.pool = p_pool AND {able}
         AND (t.free_from IS NULL OR t.free_from <= rested OR t.identity = p_identity AND (
             t.free_from <= now OR t.token IS NOT NULL AND (
                 p_exclusive OR t.slot = p_gone_slot AND t.token = p_gone_token)))
@@ -176,18 +170,15 @@ BEGIN
     next_chance := least(
         (SELECT t.free_from FROM {schema}.lease_slot AS t
         WHERE t.pool = p_pool AND t.identity = p_identity AND t.free_from > now
-            AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-            AND (until IS NULL OR t.mark < until)
+            AND {able}
         ORDER BY t.free_from LIMIT 1),
         (SELECT t.free_from + (now - rested) FROM {schema}.lease_slot AS t
         WHERE t.pool = p_pool AND t.free_from > rested AND t.identity IS DISTINCT FROM p_identity
-            AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-            AND (until IS NULL OR t.mark < until)
+            AND {able}
         ORDER BY t.free_from LIMIT 1),
         (SELECT t.free_from + (now - rested) FROM {schema}.lease_slot AS t
         WHERE p_identity IS NULL AND t.pool = p_pool AND t.free_from > rested AND t.identity IS NULL
-            AND t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
-            AND (until IS NULL OR t.mark < until)
+            AND {able}
         ORDER BY t.free_from LIMIT 1)
     ) - now;
 END $lease$;
@@ -375,8 +366,7 @@ DECLARE
     begins bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
-    SELECT t.* INTO r FROM {schema}.lease_slot AS t WHERE t.pool = p_pool AND t.slot = p_slot
-        AND EXISTS (SELECT FROM {schema}.lease_pool AS p WHERE p.pool = t.pool AND t.slot < p.size) FOR UPDATE;
+    {lock_slot}
     SELECT t.* INTO STRICT s FROM {schema}.lease_store AS t;
     o_wall := {schema}.lease_clock_1();
     at := greatest(o_wall, r.observed);
@@ -434,8 +424,7 @@ DECLARE
     at bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
-    SELECT t.* INTO r FROM {schema}.lease_slot AS t WHERE t.pool = p_pool AND t.slot = p_slot
-        AND EXISTS (SELECT FROM {schema}.lease_pool AS p WHERE p.pool = t.pool AND t.slot < p.size) FOR UPDATE;
+    {lock_slot}
     SELECT t.* INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
     at := greatest(wall, r.observed);
@@ -527,8 +516,7 @@ DECLARE
     next_place integer;
 BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
-    SELECT t.* INTO r FROM {schema}.lease_slot AS t WHERE t.pool = p_pool AND t.slot = p_slot
-        AND EXISTS (SELECT FROM {schema}.lease_pool AS p WHERE p.pool = t.pool AND t.slot < p.size) FOR UPDATE;
+    {lock_slot}
     SELECT t.* INTO STRICT s FROM {schema}.lease_store AS t;
     wall := {schema}.lease_clock_1();
     at := greatest(wall, r.observed);
