@@ -225,6 +225,58 @@ impl Error for GuardError {
     }
 }
 
+/// Checks that the lease is on what the mark is of.
+///
+/// # Errors
+///
+/// [`OtherResource`](GuardErrorKind::OtherResource).
+pub(crate) fn same_resource(key: &MarkKey, lease: &LeaseRef) -> Result<(), GuardError> {
+    if key.resource == lease.resource {
+        return Ok(());
+    }
+    let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
+    Err(GuardError::new(GuardErrorKind::OtherResource, message))
+}
+
+/// The lease's token as databases keep it, for this mark.
+///
+/// # Errors
+///
+/// As [`same_resource`]; [`OutOfRange`](GuardErrorKind::OutOfRange) above 2^63 − 1.
+pub(crate) fn shown(key: &MarkKey, lease: &LeaseRef) -> Result<i64, GuardError> {
+    same_resource(key, lease)?;
+    i64::try_from(lease.token.value()).map_err(|_| out_of_range(lease.token))
+}
+
+/// Checks that a store can have issued this token, by this machine's clock.
+///
+/// # Errors
+///
+/// [`OutOfRange`](GuardErrorKind::OutOfRange).
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
+pub(crate) fn believed(token: FencingToken) -> Result<(), GuardError> {
+    let greatest = crate::decide::greatest_believed(SystemTime::now());
+    if token.value() > greatest { Err(out_of_range(token)) } else { Ok(()) }
+}
+
+/// The mark is above the token: a newer holder's, or one that no store has issued.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
+pub(crate) fn below(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
+    if believed(highest).is_ok() { stale(key, held, highest) } else { poisoned(key, held, highest) }
+}
+
+/// The token is the mark's, and its owner is another.
+pub(crate) fn rewound(key: &MarkKey, lease: &LeaseRef, first: OwnerId) -> GuardError {
+    let LeaseRef { token, owner, .. } = *lease;
+    GuardError::new(
+        GuardErrorKind::Rewound { token, first },
+        format!(
+            "token {token} of {key} was first shown by owner {first}, now by owner {owner}: the lease store has lost \
+             history and issued it twice"
+        ),
+    )
+}
+
 pub(crate) fn stale(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
     GuardError::new(
         GuardErrorKind::StaleToken { held, highest },

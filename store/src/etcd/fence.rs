@@ -8,8 +8,8 @@ use lease_machines::{FencingToken, OwnerId};
 use super::keys::Keys;
 use super::reading::{Wanted, gets};
 use super::record::{read_mark, write_mark};
-use crate::decide::{greatest_believed, micros};
-use crate::fence::{out_of_range, poisoned, stale};
+use crate::decide::micros;
+use crate::fence::{believed, below, rewound, same_resource};
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey, StoreError};
 
 /// The fence of an etcd cluster, for writes by the program's own client.
@@ -220,11 +220,9 @@ impl EtcdFence {
         to: Option<FencingToken>,
         reason: &str,
     ) -> Result<(), GuardError> {
+        to.map_or(Ok(()), believed)?;
         let mark = self.keys.mark(key);
         let set = match to {
-            Some(token) if token.value() > greatest_believed(SystemTime::now()) => {
-                return Err(out_of_range(token));
-            }
             // Of nobody: the next holder's own is above it.
             Some(token) => TxnOp::put(mark, write_mark(token, OwnerId::new(0)), None),
             None => TxnOp::delete(mark, None),
@@ -302,30 +300,13 @@ impl EtcdGuard {
 }
 
 fn check(key: &MarkKey, lease: &LeaseRef) -> Result<(), GuardError> {
-    if key.resource != lease.resource {
-        let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
-        return Err(GuardError::new(GuardErrorKind::OtherResource, message));
-    }
+    same_resource(key, lease)?;
     // By this machine's clock: the cluster tells none.
-    if lease.token.value() > greatest_believed(SystemTime::now()) {
-        return Err(out_of_range(lease.token));
-    }
-    Ok(())
+    believed(lease.token)
 }
 
 fn refusal(key: &MarkKey, lease: &LeaseRef, highest: FencingToken, first: OwnerId) -> GuardError {
-    if highest == lease.token {
-        return GuardError::new(
-            GuardErrorKind::Rewound { token: lease.token, first },
-            format!(
-                "token {highest} of {key} was shown by owner {first} before: the lease store lost history"
-            ),
-        );
-    }
-    if highest.value() > greatest_believed(SystemTime::now()) {
-        return poisoned(key, lease.token, highest);
-    }
-    stale(key, lease.token, highest)
+    if highest == lease.token { rewound(key, lease, first) } else { below(key, lease.token, highest) }
 }
 
 fn failed(error: Error) -> GuardError {

@@ -1,6 +1,6 @@
 //! The fence inside the user's own transaction.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use tokio_postgres::error::SqlState;
@@ -10,8 +10,7 @@ use tokio_postgres::{Client, Error, GenericClient, IsolationLevel, Row, Transact
 use super::answer::{instant, token};
 use super::failure::causes;
 use super::schema;
-use crate::decide::greatest_believed;
-use crate::fence::{out_of_range, poisoned, stale};
+use crate::fence::{believed, below, out_of_range, rewound, shown};
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
 
 /// Checks fencing tokens in a PostgreSQL database, on the connection and in the transaction of the write that they
@@ -93,11 +92,7 @@ impl PostgresFence {
         lease: &LeaseRef,
         mode: GuardMode,
     ) -> Result<GuardKind, GuardError> {
-        if key.resource != lease.resource {
-            let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
-            return Err(GuardError::new(GuardErrorKind::OtherResource, message));
-        }
-        let Ok(shown) = i64::try_from(lease.token.value()) else { return Err(out_of_range(lease.token)) };
+        let shown = shown(key, lease)?;
         let (resource, owner) = (lease.resource.as_str().as_bytes(), lease.owner.value() as i64);
         let refused = |error| refusal(key, lease, error);
         let mark: [(&(dyn ToSql + Sync), Type); 5] = [
@@ -275,9 +270,7 @@ impl PostgresFence {
         to: Option<FencingToken>,
         reason: &str,
     ) -> Result<(), GuardError> {
-        if let Some(token) = to.filter(|token| token.value() > greatest_believed(SystemTime::now())) {
-            return Err(out_of_range(token));
-        }
+        to.map_or(Ok(()), believed)?;
         let changed = if to.is_some() {
             "UPDATE {schema}.lease_fence AS m SET token = $4, owner = 0 FROM old WHERE m.store = old.store \
              AND m.resource = old.resource AND m.slot = old.slot"
@@ -333,25 +326,8 @@ fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
     let detail = told.detail().and_then(|detail| detail.parse::<i64>().ok());
     let refused = match told.code().code() {
         "LF001" => out_of_range(held),
-        "LF002" => {
-            let highest = token(detail).unwrap_or(held);
-            if highest.value() > greatest_believed(SystemTime::now()) {
-                poisoned(key, held, highest)
-            } else {
-                stale(key, held, highest)
-            }
-        }
-        "LF003" => {
-            let first = OwnerId::new(detail.unwrap_or(0) as u64);
-            GuardError::new(
-                GuardErrorKind::Rewound { token: held, first },
-                format!(
-                    "token {held} of {key} was first shown by owner {first}, now by owner {}: the lease store has lost \
-                     history and issued it twice",
-                    lease.owner
-                ),
-            )
-        }
+        "LF002" => below(key, held, token(detail).unwrap_or(held)),
+        "LF003" => rewound(key, lease, OwnerId::new(detail.unwrap_or(0) as u64)),
         "LF004" => GuardError::new(
             GuardErrorKind::OutsideTransaction,
             "a guard belongs into the transaction of the write itself; this one is in a savepoint, which could be rolled back \

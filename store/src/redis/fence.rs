@@ -8,7 +8,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::answer::text;
 use super::script::{self, FENCE, Keys, bucket_of};
-use crate::fence::{out_of_range, poisoned, stale};
+use crate::fence::{out_of_range, poisoned, rewound, shown, stale};
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey, RedisOptions};
 
 /// Runs commands on the user's own connection, in one script with the look at the mark: no other command comes in between.
@@ -127,16 +127,10 @@ impl RedisFence {
     }
 
     pub(super) fn guard(&self, key: &MarkKey, lease: &LeaseRef, mode: GuardMode) -> Result<Cmd, GuardError> {
-        if key.resource != lease.resource {
-            let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
-            return Err(GuardError::new(GuardErrorKind::OtherResource, message));
-        }
-        if i64::try_from(lease.token.value()).is_err() {
-            return Err(out_of_range(lease.token));
-        }
+        let shown = shown(key, lease)?;
         let mut cmd = self.ask("guard", key);
         cmd.arg(format!("{:x}", lease.owner.value()))
-            .arg(lease.token.value().to_string())
+            .arg(shown.to_string())
             .arg(lease.epoch.map(|epoch| epoch.to_string()).unwrap_or_default())
             .arg(lease.resource.as_str())
             .arg(match mode {
@@ -215,13 +209,7 @@ pub(super) fn fenced(answer: &Value, key: &MarkKey, lease: &LeaseRef) -> Result<
         }
         "rewound" => {
             let first = u64::from_str_radix(&more, 16).map_err(|_| nonsense(answer))?;
-            let (token, first) = (lease.token, OwnerId::new(first));
-            GuardError::new(
-                GuardErrorKind::Rewound { token, first },
-                format!(
-                    "token {token} of {key} was shown by owner {first} before: the lease store issued it twice"
-                ),
-            )
+            rewound(key, lease, OwnerId::new(first))
         }
         _ => nonsense(answer),
     })

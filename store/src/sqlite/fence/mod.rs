@@ -6,17 +6,17 @@ mod schema;
 mod strict;
 
 use std::marker::PhantomData;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, named_params, params};
 
 pub(crate) use self::marks::SqliteMarks;
-use self::refusal::{database, out_of_range, poisoned, stale};
+use self::refusal::database;
 use self::schema::{GUARD, SET_UP};
 use self::strict::{epoch_here, insist, look_up, refuse_former};
 use super::row::{read_token, wall_time};
-use crate::decide::greatest_believed;
+use crate::fence::{believed, below, out_of_range, rewound, shown};
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
 
 /// Checks fencing tokens in an SQLite database, on the connection and in the transaction of the write that they protect.
@@ -154,15 +154,9 @@ impl SqliteFence {
     ) -> Result<Passed<'t>, GuardError> {
         let connection: &Connection = transaction;
         inside(connection)?;
-        if key.resource != lease.resource {
-            let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
-            return Err(GuardError::new(GuardErrorKind::OtherResource, message));
-        }
-        if i64::try_from(lease.token.value()).is_err() {
-            return Err(out_of_range(lease.token));
-        }
+        let shown = shown(key, lease)?;
         // First the mark: with it the transaction holds the write lock, so that nothing read from here on grows old.
-        raise(connection, key, lease)?;
+        raise(connection, key, lease, shown)?;
         let strict = match mode {
             GuardMode::Plain => false,
             GuardMode::Auto => match (lease.epoch, epoch_here(connection)?) {
@@ -254,9 +248,7 @@ impl SqliteFence {
         to: Option<FencingToken>,
         reason: &str,
     ) -> Result<(), GuardError> {
-        if let Some(token) = to.filter(|token| token.value() > greatest_believed(SystemTime::now())) {
-            return Err(out_of_range(token));
-        }
+        to.map_or(Ok(()), believed)?;
         let error = |error| database("resetting a mark", error);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
@@ -328,13 +320,13 @@ fn inside(connection: &Connection) -> Result<(), GuardError> {
 }
 
 /// Writes the mark, or says why not.
-fn raise(connection: &Connection, key: &MarkKey, lease: &LeaseRef) -> Result<(), GuardError> {
+fn raise(connection: &Connection, key: &MarkKey, lease: &LeaseRef, shown: i64) -> Result<(), GuardError> {
     let written = connection.prepare_cached(GUARD).and_then(|mut guard| {
         guard.execute(named_params! {
             ":store": key.store,
             ":resource": key.resource.as_str(),
             ":slot": key.slot,
-            ":token": lease.token.value() as i64,
+            ":token": shown,
             ":owner": lease.owner.value() as i64,
         })
     });
@@ -352,21 +344,11 @@ fn raise(connection: &Connection, key: &MarkKey, lease: &LeaseRef) -> Result<(),
             Some(mark) => Some(mark.token),
             None => floor(connection, key)?,
         };
-        let highest = highest.unwrap_or(lease.token);
-        if highest.value() > greatest_believed(SystemTime::now()) {
-            return Err(poisoned(key, lease.token, highest).with_source(error));
-        }
-        return Err(stale(key, lease.token, highest).with_source(error));
+        return Err(below(key, lease.token, highest.unwrap_or(lease.token)).with_source(error));
     }
     if said.contains("lease fence: rewound") {
         let first = SqliteFence::look(connection, key)?.map_or(lease.owner, |mark| mark.owner);
-        let message = format!(
-            "token {} of {key} was first shown by owner {first}, now by owner {}: the lease store has lost history and \
-             issued it twice",
-            lease.token, lease.owner
-        );
-        return Err(GuardError::new(GuardErrorKind::Rewound { token: lease.token, first }, message)
-            .with_source(error));
+        return Err(rewound(key, lease, first).with_source(error));
     }
     Err(database("writing a mark", error))
 }

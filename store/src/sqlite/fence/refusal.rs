@@ -1,11 +1,9 @@
-//! What a refusal says: what was found, and what was expected.
+//! What an error of the database means to a guard.
 
 use rusqlite::ErrorCode;
 
 use crate::sqlite::failure::is_busy;
 use crate::{GuardError, GuardErrorKind};
-
-pub(super) use crate::fence::{out_of_range, poisoned, stale};
 
 pub(super) fn database(doing: &str, error: rusqlite::Error) -> GuardError {
     /// `SQLITE_BUSY_SNAPSHOT`: the transaction has read what is no longer the latest.

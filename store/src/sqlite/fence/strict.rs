@@ -2,7 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::refusal::{database, stale};
+use super::refusal::database;
+use crate::fence::stale;
 use crate::sqlite::{history, row};
 use crate::{Epoch, GuardError, GuardErrorKind, LeaseRef, MarkKey, VacatedHow};
 
