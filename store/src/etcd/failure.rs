@@ -6,6 +6,7 @@ use std::fmt::Display;
 use etcd_client::Error;
 use tonic::{Code, Status};
 
+use crate::server::with_causes;
 use crate::{ErrorKind, StoreError};
 
 /// A request failed.
@@ -78,19 +79,11 @@ fn is_unsent(why: &str) -> bool {
 
 /// A status and what caused it, in one line.
 fn causes(status: &Status) -> String {
-    let mut text = status.message().to_owned();
-    if text.is_empty() {
-        text = format!("{:?}", status.code());
-    }
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
-        }
-        cause = error.source();
-    }
-    text
+    let text = match status.message() {
+        "" => format!("{:?}", status.code()),
+        message => message.to_owned(),
+    };
+    with_causes(text, status.source())
 }
 
 /// Whether the connection is no good for another request.

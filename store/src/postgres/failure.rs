@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
+use crate::server::with_causes;
 use crate::{ErrorKind, StoreError};
 
 /// The server, as people know it: never with a user or a password.
@@ -87,14 +88,5 @@ fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
 
 /// An error and what caused it, in one line.
 pub(super) fn causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
-        }
-        cause = error.source();
-    }
-    text
+    with_causes(error.to_string(), error.source())
 }
