@@ -253,14 +253,14 @@ pub(crate) fn shown(key: &MarkKey, lease: &LeaseRef) -> Result<i64, GuardError> 
 /// # Errors
 ///
 /// [`OutOfRange`](GuardErrorKind::OutOfRange).
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 pub(crate) fn believed(token: FencingToken) -> Result<(), GuardError> {
     let greatest = crate::decide::greatest_believed(SystemTime::now());
     if token.value() > greatest { Err(out_of_range(token)) } else { Ok(()) }
 }
 
 /// The mark is above the token: a newer holder's, or one that no store has issued.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 pub(crate) fn below(key: &MarkKey, held: FencingToken, highest: FencingToken) -> GuardError {
     if believed(highest).is_ok() { stale(key, held, highest) } else { poisoned(key, held, highest) }
 }

@@ -28,7 +28,7 @@ mod answer;
 mod capabilities;
 mod check;
 mod clock;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod codes;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -70,7 +70,7 @@ impl fmt::Debug for ResourceName {
 
 /// The first name, in the order of bytes, behind all that begin with `prefix`: UTF-8 has no byte of 255. `None` where all
 /// begin so.
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn beyond(prefix: &str) -> Option<Vec<u8>> {
     let mut bytes = prefix.as_bytes().to_vec();
     let last = bytes.last_mut()?;

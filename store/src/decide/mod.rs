@@ -10,7 +10,7 @@ mod slot;
 mod standing;
 mod vacate;
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) use acquire::superseded;
 pub(crate) use acquire::{Known, acquire};
 pub(crate) use renew::renew;

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use lease_machines::{FencingToken, OwnerId, Rejection};
 use mysql_async::{Row, Value};
 
-use crate::check;
+use crate::decide::superseded;
 use crate::{
-    Acquired, Claim, End, Epoch, ErrorKind, Grant, HistoryEntry, HoldOutcome, Inspection, LeaseRef, Occupant,
-    Pruned, Rejected, Released, Renewed, ResourceName, Revoked, StoreError, Vacated, VacatedHow, WorkResult,
+    Acquired, Claim, End, Epoch, ErrorKind, Grant, HistoryEntry, Inspection, LeaseRef, Occupant, Pruned,
+    Rejected, Released, Renewed, ResourceName, Revoked, StoreError, Vacated, check, codes,
 };
 
 /// A row, read by the names of its columns. One that is not as it should be is *unknown*: something was answered.
@@ -96,11 +96,7 @@ impl<'a> Reading<'a> {
 
     fn vacated(&self) -> Result<Option<Vacated>, StoreError> {
         let Some(token) = self.token("vacated_token")? else { return Ok(None) };
-        let how = match self.some("vacated_how")? {
-            2 => VacatedHow::Revoked,
-            3 => VacatedHow::Withdrawn,
-            _ => VacatedHow::Released,
-        };
+        let how = codes::how(self.some("vacated_how")?);
         Ok(Some(Vacated::new(token, self.owner("vacated_owner")?, how)))
     }
 
@@ -159,12 +155,6 @@ impl Told {
     }
 
     pub(super) fn acquired(&self, claim: &Claim) -> Result<Acquired, StoreError> {
-        let superseded = |why: &str| {
-            let (attempt, owner, resource) = (claim.attempt, claim.owner, &claim.resource);
-            let message =
-                format!("attempt {attempt} of owner {owner} for {resource:?} comes too late: {why}");
-            Err(StoreError::new(ErrorKind::Superseded, message))
-        };
         match self.code.as_str() {
             "granted" => Ok(Acquired::Granted(self.grant()?)),
             "done" => {
@@ -174,9 +164,11 @@ impl Told {
                 Ok(Acquired::AlreadyDone(end))
             }
             "held back" => Err(self.held_back()?),
-            "withdrawn" => superseded("the owner has withdrawn"),
-            "run out" => superseded("its lease has run out"),
-            "answered before" => superseded("a later attempt of the owner was answered, or this one was"),
+            "withdrawn" => Err(superseded(claim, "the owner has withdrawn")),
+            "run out" => Err(superseded(claim, "its lease has run out")),
+            "answered before" => {
+                Err(superseded(claim, "a later attempt of the owner was answered, or this one was"))
+            }
             _ => self.rejected().map(Acquired::Rejected),
         }
     }
@@ -283,8 +275,8 @@ pub(super) fn hold(row: &Row, place: &str) -> Result<HistoryEntry, StoreError> {
         renewed_at: instant(row.some("renewed_at")?),
         renewals: u64::try_from(row.some("renewals")?).unwrap_or(0),
         ends_at: instant(row.some("ends_at")?),
-        outcome: outcome(row.some("outcome")?),
-        result: result(row.some("result")?),
+        outcome: codes::outcome(row.some("outcome")?),
+        result: codes::result(row.some("result")?),
         reason: row.text("reason")?,
     })
 }
@@ -323,33 +315,4 @@ pub(super) fn micros(value: i64) -> Duration {
 
 pub(super) fn instant(value: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH.checked_add(micros(value)).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-const fn outcome(code: i64) -> HoldOutcome {
-    match code {
-        0 => HoldOutcome::Held,
-        1 => HoldOutcome::Released,
-        3 => HoldOutcome::Revoked,
-        4 => HoldOutcome::Withdrawn,
-        5 => HoldOutcome::Rotated,
-        6 => HoldOutcome::EpochLost,
-        _ => HoldOutcome::Expired,
-    }
-}
-
-const fn result(code: i64) -> WorkResult {
-    match code {
-        1 => WorkResult::Good,
-        2 => WorkResult::Failed,
-        _ => WorkResult::Unknown,
-    }
-}
-
-/// The number of a result, as the procedures take it.
-pub(super) const fn result_code(result: WorkResult) -> i64 {
-    match result {
-        WorkResult::Unknown => 0,
-        WorkResult::Good => 1,
-        WorkResult::Failed => 2,
-    }
 }

@@ -4,6 +4,7 @@ use std::error::Error as _;
 
 use mysql_async::{DriverError, Error, ServerError};
 
+use crate::server::with_causes;
 use crate::{ErrorKind, StoreError};
 
 /// Nothing was sent yet: whatever it was, nothing was changed.
@@ -96,14 +97,5 @@ pub(super) fn is_duplicate(error: &StoreError, key: &str) -> bool {
 
 /// An error and what caused it, in one line.
 fn causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let told = error.to_string();
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
-        }
-        cause = error.source();
-    }
-    text
+    with_causes(error.to_string(), error.source())
 }

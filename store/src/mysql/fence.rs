@@ -1,6 +1,6 @@
 //! The fence inside the user's own transaction.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
 use mysql_async::prelude::Queryable;
@@ -10,8 +10,7 @@ use super::answer::{instant, token};
 use super::call::{bits, number, span, text};
 use super::failure::{DEADLOCK, LOCK_WAIT, NO_SUCH_ROUTINE, NO_SUCH_TABLE};
 use super::schema;
-use crate::decide::greatest_believed;
-use crate::fence::{out_of_range, poisoned, stale};
+use crate::fence::{believed, below, out_of_range, rewound, shown};
 use crate::{GuardError, GuardErrorKind, GuardKind, GuardMode, LeaseRef, Mark, MarkKey};
 
 /// Checks fencing tokens in a MySQL or MariaDB database, on the connection and in the transaction of the write that they
@@ -72,11 +71,7 @@ impl MysqlFence {
         lease: &LeaseRef,
         mode: GuardMode,
     ) -> Result<GuardKind, GuardError> {
-        if key.resource != lease.resource {
-            let message = format!("the lease is on {:?}, the mark is of {key}", lease.resource);
-            return Err(GuardError::new(GuardErrorKind::OtherResource, message));
-        }
-        let Ok(shown) = i64::try_from(lease.token.value()) else { return Err(out_of_range(lease.token)) };
+        let shown = shown(key, lease)?;
         let refused = |error| refusal(key, lease, error);
         let mut mark = named(key);
         mark.extend([number(shown), bits(lease.owner.value())]);
@@ -187,9 +182,7 @@ impl MysqlFence {
         to: Option<FencingToken>,
         reason: &str,
     ) -> Result<(), GuardError> {
-        if let Some(token) = to.filter(|token| token.value() > greatest_believed(SystemTime::now())) {
-            return Err(out_of_range(token));
-        }
+        to.map_or(Ok(()), believed)?;
         let mut asked = named(key);
         asked.extend([to.map_or(Value::NULL, |token| bits(token.value())), text(reason)]);
         let done = conn.exec_drop("CALL lease_fence_reset_1(?,?,?,?,?)", asked).await;
@@ -235,25 +228,8 @@ fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
     let last = told.message.rsplit(' ').next().and_then(|word| word.parse::<i64>().ok());
     let refused = match told.code {
         45101 => out_of_range(held),
-        45102 => {
-            let highest = token(last).unwrap_or(held);
-            if highest.value() > greatest_believed(SystemTime::now()) {
-                poisoned(key, held, highest)
-            } else {
-                stale(key, held, highest)
-            }
-        }
-        45103 => {
-            let first = OwnerId::new(last.unwrap_or(0) as u64);
-            GuardError::new(
-                GuardErrorKind::Rewound { token: held, first },
-                format!(
-                    "token {held} of {key} was first shown by owner {first}, now by owner {}: the lease store has lost \
-                     history and issued it twice",
-                    lease.owner
-                ),
-            )
-        }
+        45102 => below(key, held, token(last).unwrap_or(held)),
+        45103 => rewound(key, lease, OwnerId::new(last.unwrap_or(0) as u64)),
         45104 => GuardError::new(
             GuardErrorKind::OutsideTransaction,
             "a guard belongs into the transaction of the write itself; none is open on this connection",

@@ -8,12 +8,14 @@ use std::time::Duration;
 use lease_machines::{FencingToken, OwnerId};
 use mysql_async::{Opts, OptsBuilder};
 
-use super::answer::{self, result_code, shown};
+use super::answer::{self, shown};
 use super::call::{Call, bits, number, some_bits, some_text, span, text, truth};
 use super::hub::Hub;
 use super::link::Target;
 use super::options::MysqlOptions;
 use super::{schema, tls, url};
+use crate::codes::result_code;
+use crate::name::beyond;
 use crate::pool::{pool_name, slot_named};
 use crate::server::Driver;
 use crate::{
@@ -195,7 +197,7 @@ impl Store for MysqlStore {
                     bits(lease.owner.value()),
                     number(shown(&lease)),
                     some_bits(lease.epoch.map(Epoch::value)),
-                    number(result_code(ending.result)),
+                    number(result_code(ending.result).into()),
                     some_text(ending.once.as_deref()),
                     span(ending.at_least),
                     number(hub.target.options.keep()),
@@ -242,7 +244,7 @@ impl Store for MysqlStore {
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
         self.run(move |hub| async move {
-            let rows = hub.look(Call::List, vec![text(&prefix), beyond(&prefix)]).await?;
+            let rows = hub.look(Call::List, vec![text(&prefix), beyond(&prefix).into()]).await?;
             rows.iter().map(|row| answer::inspection(row, &hub.target.place, None)).collect()
         })
     }
@@ -338,17 +340,5 @@ impl Store for MysqlStore {
 impl fmt::Debug for MysqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MysqlStore").field("place", &self.hub.target.place).finish_non_exhaustive()
-    }
-}
-
-/// The first name, in the order of bytes, behind all that begin with `prefix`; UTF-8 has no byte of 255.
-fn beyond(prefix: &str) -> mysql_async::Value {
-    let mut bytes = prefix.as_bytes().to_vec();
-    match bytes.last_mut() {
-        None => mysql_async::Value::NULL,
-        Some(last) => {
-            *last = last.saturating_add(1);
-            mysql_async::Value::Bytes(bytes)
-        }
     }
 }

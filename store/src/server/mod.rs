@@ -1,7 +1,7 @@
 //! What the stores on servers share: the thread on which their connections live, URLs with a login, TLS, and looking again
 //! until a resource is free. What is said to a server, and what its answers mean, is each engine's own.
 
-#[cfg(any(feature = "postgres", feature = "etcd"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 mod causes;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod claims;
@@ -17,7 +17,7 @@ pub(crate) mod tls;
 #[cfg(any(feature = "redis", feature = "mysql", feature = "etcd"))]
 mod url;
 
-#[cfg(any(feature = "postgres", feature = "etcd"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 pub(crate) use causes::with_causes;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use claims::{ONE_SLOT_AN_OWNER, claim, not_granted};
