@@ -6,7 +6,6 @@ pub(crate) enum Wire {
     Postgres,
     Redis,
     /// Not known: whatever arrives together counts as one, and nothing is doubled.
-    #[allow(dead_code)]
     Other,
 }
 

@@ -8,7 +8,7 @@ use lease_machines::{FencingToken, OwnerId};
 use super::context::{Context, Outcome, name, told};
 use super::model::{Model, Op, Said};
 use super::subject::Need;
-use super::{Case, Fixture, block_on, case};
+use super::{Case, block_on, case};
 use crate::owner::random as seed_from_the_system;
 use crate::{Acquired, Claim, Ending, ErrorKind, LeaseRef, Rejected, Released, Renewed, Revoked, Store};
 
@@ -201,7 +201,7 @@ fn replay(context: &Context<'_>, steps: &[Step]) -> Outcome<()> {
                 (*resource, Op::Revoke { expect })
             }
         };
-        let said = perform(&*store, &*fixture, &format!("resource-{resource}"), &op)?;
+        let said = perform(&*store, &format!("resource-{resource}"), &op)?;
         let Some(model) = models.get_mut(usize::try_from(resource).unwrap_or(0)) else { continue };
         let chosen = match said {
             Said::Granted { token, .. } | Said::Burnt { token } => Some(token),
@@ -226,7 +226,7 @@ fn pick(models: &[Model], resource: u64, pick: Pick) -> u64 {
 }
 
 /// Asks the store, and takes down what it said.
-pub(super) fn perform(store: &dyn Store, _: &dyn Fixture, resource: &str, op: &Op) -> Outcome<Said> {
+fn perform(store: &dyn Store, resource: &str, op: &Op) -> Outcome<Said> {
     match ask(store, resource, op) {
         Ok(said) => Ok(said),
         Err(Ok(error)) if error.kind() == ErrorKind::Superseded => Ok(Said::Superseded),
