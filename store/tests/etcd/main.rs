@@ -7,6 +7,7 @@ mod servers;
 mod conformance;
 mod faults;
 mod fence;
+#[path = "../common/short.rs"]
 mod help;
 mod life;
 mod losses;

@@ -5,7 +5,7 @@
 // Helpers outside a test are tests all the same.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, unreachable_pub)]
 
-#[path = "../postgres/help.rs"]
+#[path = "../common/short.rs"]
 mod help;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -9,6 +9,7 @@ mod blocked;
 mod conformance;
 mod crashes;
 mod fence;
+#[path = "../common/short.rs"]
 mod help;
 mod history;
 mod marks;
