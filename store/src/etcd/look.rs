@@ -10,7 +10,7 @@ use super::hub::Hub;
 use super::leases::LAST_MOMENT;
 use super::reading::{self, Epochal, Reading, Wanted, gets};
 use super::record::read_hold;
-use crate::server::poll;
+use crate::server::{each, poll};
 use crate::{HistoryEntry, Inspection, ResourceName, StoreError};
 
 /// How long a waiter sleeps before it looks again, at first and at most.
@@ -54,18 +54,12 @@ impl Hub {
             let deadline = self.link.deadline();
             let (page, last) = self.page(prefix, &from, deadline).await?;
             // How long each lasts is asked for all at once.
-            let asked: Vec<_> = page
-                .into_iter()
-                .map(|(resource, reading)| {
-                    let hub = Arc::clone(self);
-                    tokio::spawn(async move { hub.shown(resource, &reading, deadline).await })
-                })
-                .collect();
-            for one in asked {
-                all.push(one.await.map_err(|error| {
-                    StoreError::new(crate::ErrorKind::Unreachable, "the request was given up")
-                        .with_source(error)
-                })??);
+            let show = |(resource, reading): (ResourceName, Reading)| {
+                let hub = Arc::clone(self);
+                async move { hub.shown(resource, &reading, deadline).await }
+            };
+            for one in each(page.into_iter().map(show)).await {
+                all.push(one?);
             }
             let Some(last) = last else { return Ok(all) };
             from = last;

@@ -8,7 +8,8 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, SortOrder, Sort
 use super::hub::Hub;
 use super::reading::{Reading, gets};
 use super::record::read_hold;
-use crate::{ErrorKind, LeaseRef, Pruned, Renewed, ResourceName, StoreError};
+use crate::server::each;
+use crate::{LeaseRef, Pruned, Renewed, ResourceName, StoreError};
 
 /// A transaction has at most 128 operations.
 const IN_ONE: usize = 40;
@@ -19,20 +20,11 @@ impl Hub {
         self: &Arc<Self>,
         leases: Vec<(LeaseRef, Duration)>,
     ) -> Vec<Result<Renewed, StoreError>> {
-        let asked: Vec<_> = leases
-            .into_iter()
-            .map(|(lease, ttl)| {
-                let hub = Arc::clone(self);
-                tokio::spawn(async move { hub.renew(&lease, ttl).await })
-            })
-            .collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for answer in asked {
-            answers.push(answer.await.unwrap_or_else(|error| {
-                Err(StoreError::new(ErrorKind::Unreachable, "the request was given up").with_source(error))
-            }));
-        }
-        answers
+        let renew = |(lease, ttl): (LeaseRef, Duration)| {
+            let hub = Arc::clone(self);
+            async move { hub.renew(&lease, ttl).await }
+        };
+        each(leases.into_iter().map(renew)).await
     }
 
     /// Deletes what nobody has held for so long. Tokens come from the cluster's revision, which no prune lowers.

@@ -13,7 +13,7 @@ use super::request::{Request, Requests, whole_micros};
 use super::script::{self, BUCKETS, EPOCH, VERSION};
 use super::{RedisOptions, server::Server};
 use crate::decide::{EARLIEST_MICROS, LEAP};
-use crate::server::Here;
+use crate::server::{Here, each};
 use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError};
 
 /// Buckets that are asked at once, where all are: others get their turn in between.
@@ -122,20 +122,11 @@ impl Hub {
         requests: Vec<Request>,
         deadline: Instant,
     ) -> Vec<Result<Reply, StoreError>> {
-        let asked: Vec<_> = requests
-            .into_iter()
-            .map(|request| {
-                let (hub, live) = (Arc::clone(self), live.clone());
-                tokio::spawn(async move { hub.ask_on(&live, &request, deadline).await })
-            })
-            .collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for answer in asked {
-            answers.push(answer.await.unwrap_or_else(|error| {
-                Err(StoreError::new(ErrorKind::Unreachable, "the request was given up").with_source(error))
-            }));
-        }
-        answers
+        let ask = |request: Request| {
+            let (hub, live) = (Arc::clone(self), live.clone());
+            async move { hub.ask_on(&live, &request, deadline).await }
+        };
+        each(requests.into_iter().map(ask)).await
     }
 
     /// Asks every bucket, some at a time.
