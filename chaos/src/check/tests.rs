@@ -1,5 +1,8 @@
 //! The checker finds each kind of violation, and nothing in what is right. Times are in milliseconds.
 
+mod time;
+mod writes;
+
 use super::{Kind, check};
 use crate::history::{Answer, Ask, Call, History, Hold, Holder, How, Line, Vacated, Written};
 
@@ -145,6 +148,15 @@ fn two_holds() -> Told {
         .call(40, 41, renew(1, 11, 100), renewed(100))
         .call(80, 82, release(1, 11), Answer::Released)
         .call(90, 92, acquire(2, 100), granted(12, 100))
+}
+
+/// One on an engine whose own leases decide.
+fn by_leases() -> Told {
+    let mut told = Told::new();
+    if let Some(Line::Limits { ends_by_leases, dense, .. }) = told.0.first_mut() {
+        (*ends_by_leases, *dense) = (true, false);
+    }
+    told
 }
 
 #[test]
@@ -303,12 +315,6 @@ fn what_was_not_done_has_no_effect() {
 }
 
 #[test]
-fn real_time_counts() {
-    // It is free, and then it is still held.
-    two_holds().call(95, 96, acquire(3, 10), occupied(1, 11, 95, 5)).breaks(Kind::OutOfOrder);
-}
-
-#[test]
 fn the_reason_is_the_cores() {
     two_holds().call(99, 100, renew(1, 11, 100), rejected("StaleToken")).breaks(Kind::NotAsCore);
     two_holds().call(83, 84, release(1, 11), Answer::Released).breaks(Kind::NotAsCore);
@@ -328,81 +334,6 @@ fn the_reason_is_the_cores() {
     let vacated = Some(Vacated { token: 11, owner: 1, how: How::Revoked });
     let vacant = Answer::Rejected { reason: "Vacant".into(), holder: None, vacated };
     two_holds().call(83, 85, renew(1, 11, 100), vacant).breaks(Kind::NotAsCore);
-}
-
-#[test]
-fn nothing_is_lost_before_its_time() {
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .call(50, 51, renew(1, 11, 100), rejected("Expired"))
-        .breaks(Kind::FalselyLost);
-    // An answer that shows the end nearer than a renewal had put it.
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .call(50, 51, renew(1, 11, 100), renewed(100))
-        .call(60, 61, acquire(2, 100), occupied(1, 11, 60, 40))
-        .breaks(Kind::FalselyLost);
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .holds(&[(11, 1, "EpochLost")])
-        .breaks(Kind::FalselyLost);
-}
-
-#[test]
-fn nothing_is_held_longer_than_it_was_granted() {
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .call(90, 91, acquire(2, 100), occupied(1, 11, 90, 110))
-        .breaks(Kind::Phantom);
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .call(120, 121, renew(1, 11, 100), renewed(100))
-        .breaks(Kind::NotAsCore);
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .call(120, 121, release(1, 11), Answer::Released)
-        .breaks(Kind::NotAsCore);
-}
-
-#[test]
-fn a_decision_is_made_within_its_call() {
-    Told::new()
-        .call(0, 1, acquire(1, 100), granted(11, 100))
-        .call(50, 51, acquire(2, 100), occupied(1, 11, 20, 80))
-        .breaks(Kind::Clock);
-    // Also by a clock that was set before: it is an hour off, and steady.
-    let stepped = Told::new().line(Line::Stepped { from: 5 * MS, until: 6 * MS, ahead: -3600 });
-    let held = |held| {
-        stepped.clone().call(10, 11, acquire(1, 100), granted(11, 100)).call(
-            60,
-            61,
-            acquire(2, 100),
-            occupied(1, 11, held, 100 - held),
-        )
-    };
-    held(50).is_right();
-    held(20).breaks(Kind::Clock);
-}
-
-#[test]
-fn a_step_of_the_clock_ends_leases_early_and_keeps_others_longer() {
-    let step = |ahead| Line::Stepped { from: 20 * MS, until: 25 * MS, ahead };
-    let early = Told::new().call(0, 1, acquire(1, 100), granted(11, 100)).call(
-        50,
-        51,
-        acquire(2, 100),
-        granted(12, 100),
-    );
-    early.breaks(Kind::TwoLive);
-    early.line(step(3600)).is_right();
-    let long = Told::new().call(0, 1, acquire(1, 100), granted(11, 100)).call(
-        150,
-        151,
-        renew(1, 11, 100),
-        renewed(100),
-    );
-    long.breaks(Kind::NotAsCore);
-    long.line(step(-3600)).is_right();
 }
 
 /// The second of two holds under the token after the next.
@@ -438,101 +369,4 @@ fn what_arrived_twice_counts_twice() {
 #[test]
 fn a_store_with_nothing_wrong_does_not_refuse() {
     two_holds().call(99, 100, renew(2, 12, 100), Answer::Refused("new epoch".into())).breaks(Kind::Refused);
-}
-
-#[test]
-fn every_call_ends_in_time() {
-    let slow = two_holds().call(200, 1_900, acquire(3, 10), unknown());
-    slow.breaks(Kind::TooLong);
-    // Unless its own process was stopped.
-    slow.line(Line::Frozen { clients: vec![1], from: 300 * MS, until: 900 * MS }).is_right();
-}
-
-/// Two holders write, each under its own token.
-fn two_writers() -> Told {
-    two_holds().call(20, 22, write(1, 11, 1), Answer::Passed).call(93, 95, write(2, 12, 2), Answer::Passed)
-}
-
-#[test]
-fn writes_pass_in_the_order_of_their_tokens() {
-    two_writers().written(&[(1, 11, 1), (2, 12, 2)]).is_right();
-    let stale = two_writers().call(97, 99, write(1, 11, 3), Answer::Stale { highest: 12 });
-    stale.clone().written(&[(1, 11, 1), (2, 12, 2)]).is_right();
-    // It was refused, and is there.
-    stale.written(&[(1, 11, 1), (2, 12, 2), (3, 11, 3)]).breaks(Kind::FenceOrder);
-    two_writers().call(97, 99, write(1, 11, 3), Answer::Passed).breaks(Kind::FenceOrder);
-    // Kept out by a mark that was raised, though nothing was written under it.
-    two_holds()
-        .call(93, 95, Ask::Advance { owner: 2, token: 12 }, Answer::Passed)
-        .call(97, 99, write(1, 11, 3), Answer::Passed)
-        .written(&[(1, 11, 3)])
-        .breaks(Kind::FenceOrder);
-}
-
-#[test]
-fn writes_are_there_or_not_as_was_answered() {
-    two_writers().written(&[(1, 11, 1)]).breaks(Kind::Lost);
-    two_writers()
-        .call(97, 99, write(2, 12, 3), not_done())
-        .written(&[(1, 11, 1), (2, 12, 2), (3, 12, 3)])
-        .breaks(Kind::Phantom);
-    let unknown = two_writers().call(97, 99, write(2, 12, 3), unknown());
-    unknown.clone().written(&[(1, 11, 1), (2, 12, 2), (3, 12, 3)]).is_right();
-    unknown.clone().written(&[(1, 11, 1), (2, 12, 2)]).is_right();
-    unknown.written(&[(1, 11, 1), (2, 12, 2), (3, 12, 3), (4, 12, 3)]).breaks(Kind::Phantom);
-}
-
-#[test]
-fn guarded_transactions_follow_each_other() {
-    // Both counted on from the same one.
-    two_writers().written(&[(1, 11, 1), (1, 12, 2)]).breaks(Kind::FenceInterleaved);
-    two_writers()
-        .call(97, 99, write(2, 12, 3), Answer::Passed)
-        .written(&[(1, 11, 1), (2, 12, 3), (3, 12, 2)])
-        .breaks(Kind::OutOfOrder);
-}
-
-#[test]
-fn a_strict_guard_knows_what_was_given_back() {
-    two_holds().call(20, 22, strict(1, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).is_right();
-    two_holds().call(83, 84, strict(1, 11, 1), Answer::Lost).is_right();
-    two_holds().call(95, 96, strict(1, 11, 1), Answer::Stale { highest: 12 }).is_right();
-    two_holds().call(83, 84, strict(1, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).breaks(Kind::FenceLate);
-    two_holds().call(20, 22, strict(1, 11, 1), Answer::Lost).breaks(Kind::OutOfOrder);
-    two_holds().call(20, 22, strict(3, 11, 1), Answer::Passed).written(&[(1, 11, 1)]).breaks(Kind::FenceLate);
-}
-
-/// One on an engine whose own leases decide.
-fn by_leases() -> Told {
-    let mut told = Told::new();
-    if let Some(Line::Limits { ends_by_leases, dense, .. }) = told.0.first_mut() {
-        (*ends_by_leases, *dense) = (true, false);
-    }
-    told
-}
-
-#[test]
-fn leases_of_the_engine_end_after_whole_seconds_and_late_at_times() {
-    let held = by_leases().call(0, 10, acquire(1, 400), granted(7, 1_000));
-    // The whole second, and half a one that the engine takes to notice.
-    held.clone().call(1_400, 1_410, acquire(2, 400), occupied(1, 7, 1_400, 0)).is_right();
-    held.clone().call(1_011, 1_020, acquire(2, 400), granted(9, 1_000)).is_right();
-    held.clone().call(900, 910, acquire(2, 400), granted(9, 1_000)).breaks(Kind::TwoLive);
-    // What is left is told in whole seconds, rounded down, and no less than that.
-    let long = by_leases().call(0, 10, acquire(1, 5_000), granted(7, 5_000));
-    long.clone().call(100, 110, acquire(2, 400), occupied(1, 7, 100, 4_000)).is_right();
-    long.call(100, 110, acquire(2, 400), occupied(1, 7, 100, 3_000)).breaks(Kind::FalselyLost);
-    // It does not stand for ever, unless the server was away and gives it all of its time again.
-    let late = acquire(2, 400);
-    held.clone().call(2_000, 2_010, late.clone(), occupied(1, 7, 2_000, 0)).breaks(Kind::NotAsCore);
-    let away = Line::Away { from: 500 * MS, until: 900 * MS };
-    held.clone().line(away.clone()).call(2_000, 2_010, late.clone(), occupied(1, 7, 2_000, 0)).is_right();
-    held.line(away).call(3_000, 3_010, late, occupied(1, 7, 3_000, 0)).breaks(Kind::NotAsCore);
-}
-
-#[test]
-fn a_strict_guard_of_such_an_engine_knows_that_a_lease_has_run_out() {
-    let held = by_leases().call(0, 10, acquire(1, 400), granted(7, 1_000));
-    held.clone().call(1_100, 1_110, strict(1, 7, 1), Answer::Lost).is_right();
-    held.call(500, 510, strict(1, 7, 1), Answer::Lost).breaks(Kind::OutOfOrder);
 }
