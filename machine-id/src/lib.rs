@@ -57,5 +57,5 @@ pub use strategy::{
     RenewError, Renewed, Strategy,
 };
 #[cfg(feature = "store")]
-pub use strategy::{Guarded, PoolLease};
+pub use strategy::{Guarded, Lent, PoolLease};
 pub use text::{Notation, ParseIdError};

@@ -146,6 +146,12 @@ impl<I: Id, C: Clock> Source<I, C> {
     /// Takes `count` stamps in a row, wherever `next` is: behind the clock where time was saved up.
     #[inline]
     pub(crate) fn take_counting(&self, count: u64) -> Result<Taken, IdError> {
+        self.take_counting_within(count, self.patience)
+    }
+
+    /// The same, and waits for the clock for so many nanoseconds at most.
+    #[inline]
+    pub(crate) fn take_counting_within(&self, count: u64, patience: u64) -> Result<Taken, IdError> {
         loop {
             let version = self.state.version.load(Ordering::Acquire);
             let machine = self.state.machine.load(Ordering::Relaxed);
@@ -166,7 +172,7 @@ impl<I: Id, C: Clock> Source<I, C> {
             // Where the tick of the last one begins, in time since the epoch.
             let due = (last >> self.counter_bits) * self.tick;
             if due > self.since_epoch(now)? && last >= self.state.ahead.load(Ordering::Relaxed) {
-                self.wait_for(due, version)?;
+                self.wait_for(due, version, patience)?;
             }
             if self.unchanged(version) {
                 return Ok(Taken { first, count, machine });
@@ -177,6 +183,12 @@ impl<I: Id, C: Clock> Source<I, C> {
     /// Takes up to `count` stamps of the present tick, and waits for the next tick where it has none left.
     #[inline]
     pub(crate) fn take_sorted(&self, count: u64) -> Result<Taken, IdError> {
+        self.take_sorted_within(count, self.patience)
+    }
+
+    /// The same, and waits for the clock for so many nanoseconds at most.
+    #[inline]
+    pub(crate) fn take_sorted_within(&self, count: u64, patience: u64) -> Result<Taken, IdError> {
         loop {
             let version = self.state.version.load(Ordering::Acquire);
             let machine = self.state.machine.load(Ordering::Relaxed);
@@ -193,7 +205,7 @@ impl<I: Id, C: Clock> Source<I, C> {
                 continue;
             }
             if first >= next_tick {
-                self.wait_for((next >> self.counter_bits) * self.tick, version)?;
+                self.wait_for((next >> self.counter_bits) * self.tick, version, patience)?;
                 continue;
             }
             let count = count.min(next_tick.min(limit) - first);
@@ -262,7 +274,7 @@ impl<I: Id, C: Clock> Source<I, C> {
     /// Returns once `due`, in nanoseconds since the epoch, has come; holds nothing meanwhile, and gives up where the source is
     /// turned off or started afresh.
     #[cold]
-    fn wait_for(&self, due: u64, version: u64) -> Result<(), IdError> {
+    fn wait_for(&self, due: u64, version: u64, patience: u64) -> Result<(), IdError> {
         let mut waited_since = None;
         loop {
             let now = self.clock.boot();
@@ -272,7 +284,7 @@ impl<I: Id, C: Clock> Source<I, C> {
                 return Ok(());
             }
             let waited = now.saturating_sub(*waited_since.get_or_insert(now));
-            if left > self.patience || waited > self.patience {
+            if left > patience || waited > patience {
                 return Err(IdError::Clock(ClockError::Behind(Duration::from_nanos(left))));
             }
             self.clock.pause(left);

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lease_machines_id::{
-    AcquireError, Acquired, CallOptions, EnvironmentVariable, Fixed, HostIdentifiers, Id, Id64, Id96, Id128,
-    IdError, Layout, LeaseHandle, Manager, Notice, Options, OptionsError, Reason, RenewError, Renewed,
-    StartError, Strategy, Window,
+    AcquireError, Acquired, CallOptions, ClockError, EnvironmentVariable, Fixed, HostIdentifiers, Id, Id64,
+    Id96, Id128, IdError, Layout, LeaseHandle, Manager, Notice, Options, OptionsError, Reason, RenewError,
+    Renewed, StartError, Strategy, Window,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,6 +105,24 @@ fn a_static_strategy_is_one_method() {
     assert_eq!(Layout::<Id128>::default().decode(manager.counter().next().expect("held")).machine_id, 300);
     manager.stop();
     assert_eq!(ids.next(), Err(IdError::Disabled(Reason::Stopped)));
+}
+
+/// For callers that must not block.
+#[test]
+fn whoever_does_not_wait_is_told_that_the_clock_is_behind() {
+    let two_a_tick = Layout::<Id64>::new(41, 10, 1).expect("sound");
+    let manager = Manager::start(Fixed(1), Options::new().layout64(two_a_tick)).expect("it starts");
+    let (counter, sortable) = (manager.counter::<Id64>(), manager.sortable::<Id64>());
+    let is_behind = |error| matches!(error, Some(IdError::Clock(ClockError::Behind(_))));
+    // Of what takes seconds.
+    const MANY: usize = 20_000;
+    assert!((0..MANY).any(|_| is_behind(sortable.try_next().err())));
+    assert!(is_behind(sortable.try_next_batch(MANY).err()));
+    assert!(sortable.next().is_ok(), "it waits");
+    assert!((0..MANY).any(|_| is_behind(counter.try_next().err())));
+    assert!(is_behind(counter.try_next_batch(MANY).err()));
+    assert!(counter.next().is_ok(), "it waits");
+    manager.stop();
 }
 
 #[test]

@@ -2,15 +2,19 @@
 
 #![allow(clippy::panic)] // tests may
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lease_machines::SlotRange;
 use lease_machines_id::{
-    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, Manager, Notice, Options,
-    PoolLease, Reason, RenewError, StartError, Strategy,
+    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, Left, Lent, Manager, Notice,
+    Options, PoolLease, Reason, RenewError, StartError, Strategy,
 };
-use lease_machines_store::{Fault, FaultStore, MemoryStore, Opening, PoolClaim, ResourceName, Store};
+use lease_machines_store::{
+    ErrorKind, Fault, FaultStore, MemoryStore, Opening, PoolClaim, ResourceName, Store, StoreError,
+};
 use pollster::block_on;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -239,6 +243,46 @@ fn two_pools_in_one_process_have_nothing_to_do_with_each_other() {
     assert!(ids.0.next().is_err());
     assert!(ids.1.next().is_ok());
     two.stop();
+}
+
+/// A store that is lent for a call. The number is of those that are out.
+struct Loan(Arc<MemoryStore>, Arc<AtomicUsize>);
+
+impl Deref for Loan {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_store_on_loan_is_given_back_after_each_call() {
+    let (store, lent, out) = (memory(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (lends, counts, is_out) = (Arc::clone(&store), Arc::clone(&lent), Arc::clone(&out));
+    let lend = move || -> Result<Lent, StoreError> {
+        if counts.fetch_add(1, Ordering::SeqCst) == 4 {
+            return Err(StoreError::new(ErrorKind::Unreachable, "it is out of the house"));
+        }
+        is_out.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Loan(Arc::clone(&lends), Arc::clone(&is_out))))
+    };
+    let strategy: Box<dyn Strategy> = Box::new(PoolLease::on_loan(lend, name(), 2));
+    assert!(!strategy.deterministic());
+    let first = held(&strategy);
+    let renewed = strategy.renew(&first.lease, HOUR, &CALL).expect("held");
+    assert_eq!(strategy.left(&CALL), Some(Left { free: 1, of: 2 }));
+    strategy.release(&renewed.lease, &CALL);
+    assert_eq!(holders(&store), 0);
+    assert_eq!((lent.load(Ordering::SeqCst), out.load(Ordering::SeqCst)), (4, 0));
+    // Without it nobody knows.
+    assert!(matches!(strategy.renew(&first.lease, HOUR, &CALL), Err(RenewError::Retry(_))));
 }
 
 /// A static list with a mistake in it.

@@ -142,6 +142,17 @@ impl<I: Encrypt, C: Clock> Encrypted<I, C> {
         Ok(self.cipher.encrypt(self.source.id(taken, 0)))
     }
 
+    /// The same without waiting for the clock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Counter::try_next`](crate::Counter::try_next).
+    #[inline]
+    pub fn try_next(&self) -> Result<I, IdError> {
+        let taken = self.source.take_counting_within(1, 0)?;
+        Ok(self.cipher.encrypt(self.source.id(taken, 0)))
+    }
+
     /// The next `count` IDs, in no order.
     ///
     /// # Errors
@@ -155,6 +166,18 @@ impl<I: Encrypt, C: Clock> Encrypted<I, C> {
             |part| self.source.take_counting(part),
             |id| ids.push(self.cipher.encrypt(id)),
         )?;
+        Ok(ids)
+    }
+
+    /// The same without waiting for the clock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Counter::try_next_batch`](crate::Counter::try_next_batch).
+    pub fn try_next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
+        let mut ids = Vec::with_capacity(room(count));
+        let take = |part| self.source.take_counting_within(part, 0);
+        batch(&self.source, count, take, |id| ids.push(self.cipher.encrypt(id)))?;
         Ok(ids)
     }
 

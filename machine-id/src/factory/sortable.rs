@@ -34,6 +34,17 @@ impl<I: Id, C: Clock> Sortable<I, C> {
         self.source.take_sorted(1).map(|taken| self.source.id(taken, 0))
     }
 
+    /// The same without waiting for the clock, for callers that must not block: where [`next`](Self::next) would,
+    /// [`ClockError::Behind`](crate::ClockError::Behind) says for how long.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    #[inline]
+    pub fn try_next(&self) -> Result<I, IdError> {
+        self.source.take_sorted_within(1, 0).map(|taken| self.source.id(taken, 0))
+    }
+
     /// The next `count` IDs, in rising order. They are taken in parts, each of one tick; each part is one call as far as the
     /// lease is concerned.
     ///
@@ -43,6 +54,17 @@ impl<I: Id, C: Clock> Sortable<I, C> {
     pub fn next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
         let mut ids = Vec::with_capacity(room(count));
         batch(&self.source, count, |part| self.source.take_sorted(part), |id| ids.push(id))?;
+        Ok(ids)
+    }
+
+    /// The same without waiting for the clock, as [`try_next`](Self::try_next).
+    ///
+    /// # Errors
+    ///
+    /// As for [`next_batch`](Self::next_batch).
+    pub fn try_next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
+        let mut ids = Vec::with_capacity(room(count));
+        batch(&self.source, count, |part| self.source.take_sorted_within(part, 0), |id| ids.push(id))?;
         Ok(ids)
     }
 

@@ -21,7 +21,7 @@ pub use fixed::Fixed;
 pub use guarded::Guarded;
 pub use hosts::HostIdentifiers;
 #[cfg(feature = "store")]
-pub use pool::PoolLease;
+pub use pool::{Lent, PoolLease};
 
 /// Hands out a machine ID as a lease.
 ///
@@ -70,6 +70,33 @@ pub trait Strategy: Send + Sync + 'static {
     fn left(&self, options: &CallOptions) -> Option<Left> {
         let _ = options;
         None
+    }
+}
+
+impl<S: Strategy + ?Sized> Strategy for Box<S> {
+    fn acquire(&self, lease_duration: Duration, options: &CallOptions) -> Result<Acquired, AcquireError> {
+        (**self).acquire(lease_duration, options)
+    }
+
+    fn renew(
+        &self,
+        lease: &LeaseHandle,
+        lease_duration: Duration,
+        options: &CallOptions,
+    ) -> Result<Renewed, RenewError> {
+        (**self).renew(lease, lease_duration, options)
+    }
+
+    fn release(&self, lease: &LeaseHandle, options: &CallOptions) {
+        (**self).release(lease, options);
+    }
+
+    fn deterministic(&self) -> bool {
+        (**self).deterministic()
+    }
+
+    fn left(&self, options: &CallOptions) -> Option<Left> {
+        (**self).left(options)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The machine IDs of a store's pool.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +13,9 @@ use lease_machines_store::{
 use pollster::block_on;
 
 use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, Left, RenewError, Renewed, Strategy};
+
+/// A store that is lent for one call.
+pub type Lent = Box<dyn Deref<Target = dyn Store>>;
 
 /// A machine ID from a pool on a store, which no other holder has: the number of a slot.
 ///
@@ -47,7 +51,7 @@ use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, Left, RenewError, 
 ///   release.
 /// - **A store that cannot be asked ends nothing.** Only its own *no* does, and a new epoch.
 pub struct PoolLease {
-    store: Arc<dyn Store>,
+    store: Box<dyn Fn() -> Result<Lent, StoreError> + Send + Sync>,
     /// What all claims have in common. Owner, attempt and ttl are each claim's own.
     common: PoolClaim,
     /// The owner whose last claim was not answered, with the number of its attempts. Whoever claims takes it away first.
@@ -61,8 +65,19 @@ impl PoolLease {
     /// The factories' layouts must have room for the numbers: the default ones have for 512.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, pool: ResourceName, size: u32) -> Self {
+        Self::on_loan(move || Ok(Box::new(Arc::clone(&store))), pool, size)
+    }
+
+    /// The same, of a store that is not kept open: each call borrows it, and gives it back when it is answered. A lease that is
+    /// renewed every half an hour need not keep a file open in a process that forks.
+    #[must_use]
+    pub fn on_loan(
+        store: impl Fn() -> Result<Lent, StoreError> + Send + Sync + 'static,
+        pool: ResourceName,
+        size: u32,
+    ) -> Self {
         let common = PoolClaim::new(pool, size, OwnerId::new(0), Duration::ZERO).with_id_time();
-        Self { store, common, unheard: Mutex::new(None) }
+        Self { store: Box::new(store), common, unheard: Mutex::new(None) }
     }
 
     /// The same, within this part of the pool: data centres that share one have one each.
@@ -110,6 +125,7 @@ impl PoolLease {
         range: SlotRange,
         ttl: Duration,
     ) -> Result<Result<Acquired, Unclaimed>, AcquireError> {
+        let store = (self.store)().map_err(|error| refusal(&error))?;
         let taken = self.unheard().take();
         let (owner, attempt) = match taken {
             Some((owner, attempts)) => (owner, attempts.saturating_add(1)),
@@ -118,8 +134,8 @@ impl PoolLease {
         let mut claim = self.common.clone().with_attempt(attempt).with_range(range);
         (claim.owner, claim.ttl) = (owner, ttl);
         let answer = match attempt {
-            1 => self.store.claim_slot(claim),
-            _ => self.store.reclaim_slot(claim),
+            1 => store.claim_slot(claim),
+            _ => store.reclaim_slot(claim),
         };
         match block_on(answer) {
             Ok(Claimed::Granted(grant)) => Ok(Ok(self.acquired(owner, &grant))),
@@ -205,6 +221,14 @@ fn refusal(error: &StoreError) -> AcquireError {
     }
 }
 
+/// What a store's error means to somebody who renews.
+fn unrenewed(error: &StoreError) -> RenewError {
+    match error.kind() {
+        ErrorKind::NewEpoch { .. } => RenewError::Lost(error.to_string()),
+        _ => RenewError::Retry(error.to_string()),
+    }
+}
+
 impl Strategy for PoolLease {
     fn acquire(&self, lease_duration: Duration, _options: &CallOptions) -> Result<Acquired, AcquireError> {
         self.claim(self.common.range, lease_duration)?.map_err(|why| self.rejection(why))
@@ -219,23 +243,24 @@ impl Strategy for PoolLease {
         let Some(held) = lease.get::<SlotRef>() else {
             return Err(RenewError::Lost("the lease is of another strategy".into()));
         };
-        match block_on(self.store.renew_slot(held.clone(), lease_duration, true)) {
+        let store = match (self.store)() {
+            Ok(store) => store,
+            Err(error) => return Err(unrenewed(&error)),
+        };
+        match block_on(store.renew_slot(held.clone(), lease_duration, true)) {
             Ok(SlotRenewed::Renewed(renewed)) => {
                 Ok(Renewed::new(lease.clone(), renewed.ttl).with_window(renewed.window))
             }
             Ok(SlotRenewed::Rejected(rejected)) => Err(RenewError::Lost(self.lost(held.slot, &rejected))),
             Ok(other) => Err(RenewError::Retry(format!("an answer of a later version: {other:?}"))),
-            Err(error) => match error.kind() {
-                ErrorKind::NewEpoch { .. } => Err(RenewError::Lost(error.to_string())),
-                _ => Err(RenewError::Retry(error.to_string())),
-            },
+            Err(error) => Err(unrenewed(&error)),
         }
     }
 
     fn release(&self, lease: &LeaseHandle, options: &CallOptions) {
-        if let Some(held) = lease.get::<SlotRef>() {
+        if let (Some(held), Ok(store)) = (lease.get::<SlotRef>(), (self.store)()) {
             // As well as it can: what is not given back expires.
-            let _ = block_on(self.store.release_slot(held.clone(), options.last_used));
+            let _ = block_on(store.release_slot(held.clone(), options.last_used));
         }
     }
 
@@ -244,7 +269,8 @@ impl Strategy for PoolLease {
     }
 
     fn left(&self, _options: &CallOptions) -> Option<Left> {
-        let seen = block_on(self.store.slots(self.common.pool.clone())).ok()?;
+        let store = (self.store)().ok()?;
+        let seen = block_on(store.slots(self.common.pool.clone())).ok()?;
         let (first, last) = (self.common.range.first(), self.common.range.last());
         let of = seen.size.min(u32::from(last) + 1).saturating_sub(first.into());
         let is_taken = |slot: &&SlotInspection| {
@@ -261,7 +287,6 @@ impl Strategy for PoolLease {
 impl fmt::Debug for PoolLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolLease")
-            .field("engine", &self.store.capabilities().engine)
             .field("pool", &self.common.pool)
             .field("size", &self.common.size)
             .field("range", &self.common.range)
