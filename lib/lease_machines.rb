@@ -4,6 +4,8 @@
 #
 # Time-limited, exclusive ownership, on a store that others use, too: {LeaseMachines.open} and {Store}.
 #
+# IDs that no other process makes: {MachineId}.
+#
 # And the decision model behind the leases, for *one* resource. It reads no clock and opens no socket; every answer follows
 # from what it was told.
 #
@@ -40,5 +42,6 @@ require_relative "lease_machines/holder"
 require_relative "lease_machines/inspection"
 require_relative "lease_machines/seconds"
 require_relative "lease_machines/store"
+require_relative "lease_machines/machine_id"
 require_relative "lease_machines/native"
 require_relative "lease_machines/forking"

@@ -10,7 +10,7 @@ require "rb_sys/extensiontask"
 RbSys::ExtensionTask.new("lease_machines_native", GEMSPEC) do |ext|
   ext.ext_dir = "ext/lease_machines_native"
   ext.lib_dir = "lib/lease_machines"
-  ext.source_pattern = "../../{core,ffi,os,store}/{Cargo.toml,src/**/*.{rs,sql,lua}}"
+  ext.source_pattern = "../../{core,ffi,machine-id,os,store}/{Cargo.toml,src/**/*.{rs,sql,lua}}"
 end
 # It would have `rake clean` remove the whole workspace's build.
 CLEAN.exclude(File.join(ROOT, "target"))

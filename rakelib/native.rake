@@ -5,8 +5,8 @@
 require "etc"
 require_relative "native/platform"
 
-SOURCES = FileList["Cargo.{toml,lock}", "{core,ffi,os,store}/Cargo.toml",
-                   "{core,ffi,os,store}/src/**/*.{rs,sql,lua}", "script/requirements.txt",
+SOURCES = FileList["Cargo.{toml,lock}", "{core,ffi,machine-id,os,store}/Cargo.toml",
+                   "{core,ffi,machine-id,os,store}/src/**/*.{rs,sql,lua}", "script/requirements.txt",
                    "script/sysroot", "rakelib/native/*.rb"]
 
 Platform::ALL.each do |platform|
@@ -86,7 +86,7 @@ NOT_OF_THE_GEM = %w[extconf release version].freeze
 NOT_ON_MUSL = { "3.3" => %w[signature], "3.4" => %w[arguments signature store] }.freeze
 # A child that qemu-user forks from a program with threads, which a store has, gets none of its own: it waits for ever. And
 # what it runs cannot execute a Ruby of its kind, as the tests of interruptions do to lock a file.
-NOT_UNDER_EMULATION = %w[fork_race interruption store_fork].freeze
+NOT_UNDER_EMULATION = %w[fork_race interruption machine_id_fork store_fork].freeze
 # Those that take longest: the collector's the longer the more is loaded, and the others load much. Each set has a process,
 # and the longest comes first.
 SETS = [%w[gc_stress], %w[documentation signature]].freeze

@@ -8,6 +8,7 @@ class ExamplesTest < Minitest::Test
   # What an example may take as given.
   class Given
     def authority = @authority ||= LeaseMachines::Authority.new.tap { _1.acquire(owner: 1, now: 0, ttl: 9) }
+    def leases = @leases ||= LeaseMachines.open("sqlite::memory:")
     def work(_token) = nil
     def wait = nil
   end

@@ -43,6 +43,18 @@ class GcStressTest < Minitest::Test
     end
   end
 
+  def test_ids_under_stress
+    ids = MachineId.start(strategy: MachineId::Fixed.new(7))
+    wide = ids.counter(bits: 128)
+    stressed do
+      made = [ids.next_id, *ids.next_batch(20), wide.next_id, *wide.next_batch(20)]
+
+      assert_equal made.uniq, made
+      assert_equal 7, MachineId::Layout.default(bits: 128).decode(made.last).machine_id
+      assert_raises(MachineId::Disabled) { ids.stop || ids.next_id }
+    end
+  end
+
   def test_stores_are_closed_when_they_are_collected
     before = ObjectSpace.each_object(Store).count
     50.times { LeaseMachines.open("sqlite::memory:").acquire("job", ttl: 60) }

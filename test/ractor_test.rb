@@ -74,6 +74,20 @@ class RactorTest < Minitest::Test
     end
   end
 
+  def test_each_ractor_has_a_machine_id_of_its_own
+    ids = MachineId.start(strategy: MachineId::Fixed.new(5))
+    machine_id, id, current = value_of(Ractor.new do
+      own = LeaseMachines::MachineId.start(strategy: LeaseMachines::MachineId::Fixed.new(6))
+      LeaseMachines::MachineId.next_id
+    rescue LeaseMachines::MachineId::NotStarted
+      [own.machine_id, own.next_id.tap { own.stop }, LeaseMachines::MachineId.current]
+    end)
+
+    assert_equal [6, 6, nil], [machine_id, MachineId::Layout.default.decode(id).machine_id, current]
+    assert_equal 5, MachineId::Layout.default.decode(MachineId.next_id).machine_id
+    ids.stop
+  end
+
   private
 
   # Ruby 4.0 has renamed it.

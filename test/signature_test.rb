@@ -6,7 +6,8 @@ require_relative "test_helper"
 # sig/ and the code name the same methods, with the same parameters. That the types are right as well is seen by running the
 # other tests under test/rbs/checked.rb.
 class SignatureTest < Minitest::Test
-  MODULES = LeaseMachines.constants.map { LeaseMachines.const_get(_1) }.grep(Module).freeze
+  MODULES = [LeaseMachines, LeaseMachines::MachineId]
+            .flat_map { |mod| mod.constants(false).map { mod.const_get(_1) }.grep(Module) }.freeze
   # What Data defines for each of its kinds: signed, since it is used, but not this library's own.
   DATA = %i[to_h with deconstruct_keys members].freeze
   DATA_CLASS = %i[inspect].freeze

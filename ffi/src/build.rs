@@ -6,11 +6,11 @@
 //!
 //! A rejection carries nothing but its reason, so that there are nine of them, made once.
 
-use std::{ptr, sync::OnceLock};
+use std::{ffi::c_int, ptr, sync::OnceLock};
 
 use lease_machines::{Decision, Lease, Rejection};
 use magnus::{
-    Error, RClass, RModule, RString, Ruby, TypedData, Value,
+    Error, Integer, RClass, RModule, RString, Ruby, TypedData, Value,
     prelude::*,
     rb_sys::{AsRawValue, FromRawValue},
 };
@@ -98,6 +98,37 @@ pub(crate) fn reason(ruby: &Ruby, reason: Rejection) -> Result<Value, Error> {
     let decision = rejected(ruby, parts(ruby)?, reason)?;
     // SAFETY: one of the decisions that `prepare` has made, which have three members; the third is their reason.
     Ok(unsafe { Value::from_raw(rb_sys::rb_struct_aref(decision, INDICES[2])) })
+}
+
+/// An Integer of any width up to this.
+#[inline]
+pub(crate) fn wide(ruby: &Ruby, value: u128) -> Value {
+    match u64::try_from(value) {
+        Ok(small) => ruby.integer_from_u64(small).as_value(),
+        Err(_) => from_words([value as u64, (value >> 64) as u64]),
+    }
+}
+
+/// The lower word comes first.
+fn from_words(words: [u64; 2]) -> Value {
+    const FLAGS: u32 = rb_sys::INTEGER_PACK_LSWORD_FIRST | rb_sys::INTEGER_PACK_NATIVE_BYTE_ORDER;
+    // SAFETY: it reads two words of eight bytes, which are there, and raises only where memory has run out.
+    unsafe { Value::from_raw(rb_sys::rb_integer_unpack(words.as_ptr().cast(), 2, 8, 0, FLAGS as c_int)) }
+}
+
+/// Reads an Integer of any width up to this.
+pub(crate) fn from_wide(ruby: &Ruby, name: &str, value: Value) -> Result<u128, Error> {
+    let Some(integer) = Integer::from_value(value) else {
+        return Err(errors::wrong_type(ruby, name, "an Integer", value));
+    };
+    if let Ok(small) = integer.to_u64() {
+        return Ok(small.into());
+    }
+    let out_of_range =
+        || errors::range(ruby, format!("{name} must be in 0..2**128-1, not {}", errors::shortened(integer)));
+    let high: Integer = integer.funcall(">>", (64,))?;
+    let low: Integer = integer.funcall("&", (u64::MAX,))?;
+    Ok(u128::from(high.to_u64().map_err(|_| out_of_range())?) << 64 | u128::from(low.to_u64()?))
 }
 
 /// What an object of exactly this kind wraps; `None` where a closer look is needed, which `TryConvert` takes.

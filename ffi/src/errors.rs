@@ -3,8 +3,11 @@
 use core::fmt::Display;
 
 use lease_machines::CheckpointError;
+use lease_machines_id::{ClockError, IdError};
 use lease_machines_store::{ErrorKind, StoreError, Undecided};
-use magnus::{Error, Exception, ExceptionClass, RModule, Ruby, Value, kwargs, prelude::*};
+use magnus::{Error, Exception, ExceptionClass, RClass, RModule, Ruby, Value, kwargs, prelude::*};
+
+use crate::machine_id::disabled_reason;
 
 /// `TypeError`: another kind of thing altogether. Its class is named and not its value, since asking a foreign object
 /// to describe itself can do anything.
@@ -125,6 +128,43 @@ fn undecided_error(
                 "_of",
                 (ruby.to_symbol(undecided), ruby.to_symbol(kind), message, current),
             )
+        });
+    match made {
+        Ok(exception) => exception.into(),
+        Err(error) => error,
+    }
+}
+
+/// Why there is no ID: a `LeaseMachines::MachineId::Error` of the class for it.
+#[cold]
+pub(crate) fn id(ruby: &Ruby, error: IdError) -> Error {
+    let (class, reason) = match error {
+        IdError::NotStarted => ("NotStarted", None),
+        IdError::Disabled(reason) => ("Disabled", Some(disabled_reason(reason))),
+        IdError::EpochExhausted => ("EpochExhausted", None),
+        IdError::Clock(ClockError::Behind(_)) => ("ClockError", Some("behind")),
+        IdError::Clock(ClockError::BeforeEpoch) => ("ClockError", Some("before_epoch")),
+        IdError::Clock(ClockError::WindowUsedUp) => ("ClockError", Some("window_used_up")),
+        _ => ("ClockError", Some("other")),
+    };
+    of_machine_id(ruby, class, reason, &error.to_string())
+}
+
+/// Why a manager of a machine ID did not start.
+#[cold]
+pub(crate) fn not_started(ruby: &Ruby, reason: &str, message: &str) -> Error {
+    of_machine_id(ruby, "StartError", Some(reason), message)
+}
+
+fn of_machine_id(ruby: &Ruby, class: &str, reason: Option<&str>, message: &str) -> Error {
+    let made = ruby
+        .class_object()
+        .const_get::<_, RModule>("LeaseMachines")
+        .and_then(|module| module.const_get::<_, RClass>("MachineId"))
+        .and_then(|machine_id| machine_id.const_get::<_, ExceptionClass>(class))
+        .and_then(|class| match reason {
+            None => class.new_instance((message,)),
+            Some(reason) => class.new_instance((message, kwargs!(ruby, "reason" => ruby.to_symbol(reason)))),
         });
     match made {
         Ok(exception) => exception.into(),

@@ -19,6 +19,7 @@ mod fence;
 mod gvl;
 mod holder;
 mod lease;
+mod machine_id;
 mod numbers;
 mod opened;
 mod process;
@@ -46,5 +47,6 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     fence::define(module.const_get("Fence")?)?;
     holder::define(module.const_get("Holder")?)?;
     lease::define(module.const_get("Lease")?)?;
-    store::define(ruby, module.const_get("Store")?)
+    store::define(ruby, module.const_get("Store")?)?;
+    machine_id::define(ruby, module)
 }

@@ -6,11 +6,13 @@
 //! find locked of SQLite's is in [`sqlite`].
 
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lease_machines_id::Lent;
 use lease_machines_os::PerProcess;
 use lease_machines_store::{self as engine, ErrorKind, StoreError};
 
@@ -53,8 +55,6 @@ impl Live {
 
     /// What is asked.
     pub(crate) fn store(&self) -> Result<&dyn engine::Store, StoreError> {
-        // Nobody has a child ask its parent's, and it is only ever taken out when this is dropped.
-        let none = || StoreError::new(ErrorKind::Unsupported, "a store that is none");
         self.0.get().map(|(store, _)| &**store).ok_or_else(none)
     }
 
@@ -62,9 +62,20 @@ impl Live {
         self.0.get().map(|(_, presence)| presence)
     }
 
-    fn has_file(&self) -> bool {
+    /// For one call of a thread that is not Ruby's.
+    pub(crate) fn lend(self: Arc<Self>) -> Result<Lent, StoreError> {
+        let store = self.0.get().map(|(store, _)| Arc::clone(store)).ok_or_else(none)?;
+        Ok(Box::new(Borrowed(store, self)))
+    }
+
+    pub(crate) fn has_file(&self) -> bool {
         self.presence().is_some_and(|presence| presence.counted_in.is_some())
     }
+}
+
+/// Nobody has a child ask its parent's, and it is only ever taken out when it is dropped.
+fn none() -> StoreError {
+    StoreError::new(ErrorKind::Unsupported, "a store that is none")
 }
 
 impl Drop for Live {
@@ -75,6 +86,20 @@ impl Drop for Live {
                 drop(presence);
             });
         }
+    }
+}
+
+/// One that was seen to be there.
+struct Borrowed(
+    Arc<dyn engine::Store>,
+    #[expect(dead_code, reason = "closes the store when it goes")] Arc<Live>,
+);
+
+impl Deref for Borrowed {
+    type Target = dyn engine::Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
     }
 }
 
@@ -91,6 +116,18 @@ impl Presence {
         process.files().fetch_add(1, Ordering::SeqCst);
         let counted = Self { counted_in: Some(process) };
         (pauses >= MOST_PAUSES || forking().load(Ordering::SeqCst) == 0).then_some(counted)
+    }
+
+    /// The same, once no fork stands in the way. It blocks.
+    pub(crate) fn begin_patiently(process: &'static Process) -> Self {
+        let mut pauses = 0;
+        loop {
+            if let Some(presence) = Self::begin(process, pauses) {
+                return presence;
+            }
+            thread::sleep(PAUSE);
+            pauses += 1;
+        }
     }
 
     /// The same for what turns out to use no file.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
+use lease_machines_id::Lent;
 use lease_machines_os::boot_time;
 use lease_machines_store::{
     self as engine, Acquired, Claim, Ending, Epoch, ErrorKind, Grant, LeaseRef, Migration, Opening, Released,
@@ -298,6 +299,21 @@ impl Store {
         Ok(self.0.put(mine))
     }
 
+    /// For threads that are not Ruby's, one call at a time. A file is opened for each; anything else stays open.
+    pub(crate) fn lender(
+        &self,
+        ruby: &Ruby,
+    ) -> Result<impl Fn() -> Result<Lent, StoreError> + Send + Sync + 'static, Error> {
+        let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
+        let live = self.store(ruby)?;
+        let slot = Arc::clone(&self.0);
+        let kept = (!live.has_file()).then_some(live);
+        Ok(move || match &kept {
+            Some(live) => Arc::clone(live).lend(),
+            None => slot.open(Presence::begin_patiently(process))?.lend(),
+        })
+    }
+
     fn ask<T, F>(
         &self,
         ruby: &Ruby,
@@ -427,7 +443,7 @@ fn draw(ruby: &Ruby) -> Result<OwnerId, Error> {
     fresh_owner().map_err(|error| errors::store(ruby, &error))
 }
 
-fn name(ruby: &Ruby, value: RString) -> Result<ResourceName, Error> {
+pub(crate) fn name(ruby: &Ruby, value: RString) -> Result<ResourceName, Error> {
     ResourceName::new(text(ruby, "the name of a resource", value)?)
         .map_err(|error| errors::argument(ruby, error.to_string()))
 }
@@ -456,7 +472,7 @@ fn work_result(ruby: &Ruby, value: Value) -> Result<WorkResult, Error> {
     }
 }
 
-fn text(ruby: &Ruby, what: &str, value: RString) -> Result<String, Error> {
+pub(crate) fn text(ruby: &Ruby, what: &str, value: RString) -> Result<String, Error> {
     let unusable =
         |_| errors::argument(ruby, format!("{what} must be UTF-8, or of an encoding that can become it"));
     value.to_string().map_err(unusable)

@@ -44,6 +44,13 @@ class SmokeTest < Minitest::Test
     end
   end
 
+  def test_it_makes_ids
+    ids = LeaseMachines::MachineId.start(strategy: LeaseMachines::MachineId::Fixed.new(7))
+
+    assert_equal 7, LeaseMachines::MachineId::Layout.default.decode(ids.next_id).machine_id
+    ids.stop
+  end
+
   # That of a gem with binaries is looked at from outside: native_gem.rb.
   def test_it_carries_its_sources_and_nothing_else
     return unless SPEC.platform == Gem::Platform::RUBY
@@ -54,7 +61,8 @@ class SmokeTest < Minitest::Test
        ext/lease_machines_native/extconf.rb ext/lease_machines_native/Cargo.toml ext/lease_machines_native/Cargo.lock
        ext/lease_machines_native/core/Cargo.toml ext/lease_machines_native/core/src/lib.rs
        ext/lease_machines_native/ffi/Cargo.toml ext/lease_machines_native/ffi/src/lib.rs
-       ext/lease_machines_native/store/src/lib.rs ext/lease_machines_native/os/src/lib.rs].each do |file|
+       ext/lease_machines_native/store/src/lib.rs ext/lease_machines_native/os/src/lib.rs
+       ext/lease_machines_native/machine-id/src/lib.rs].each do |file|
       assert_includes files, file
       assert_path_exists File.join(SPEC.gem_dir, file)
     end

@@ -42,7 +42,9 @@ module CheckedSignatures
 
   def calls = CALLED.values.sum
 
-  def classes = LeaseMachines.constants.map { LeaseMachines.const_get(_1) }.grep(Class)
+  def classes
+    [LeaseMachines, LeaseMachines::MachineId].flat_map { |mod| mod.constants(false).map { mod.const_get(_1) }.grep(Class) }
+  end
 
   def hooked(kind, (tester, names))
     methods = tester.definition.methods

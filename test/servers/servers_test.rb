@@ -153,6 +153,24 @@ module OnAServer
     assert_equal 1, holders.filter_map { |decision| decision.occupant&.token }.uniq.size
   end
 
+  def test_processes_of_a_pool_have_a_machine_id_each
+    pool = MachineId::PoolLease.new(store: @leases, pool: @job, size: 3, label: "a test")
+    ids = MachineId.start(strategy: pool)
+    number = -> { MachineId::Layout.default.decode(MachineId.next_id).machine_id }
+    childs = in_children(2) do
+      own = MachineId.start(strategy: pool)
+      [own.machine_id, number.(), own.stop]
+    end
+
+    assert_equal [0, 1, 2], [ids.machine_id, *childs.map(&:first)].sort
+    assert_equal [ids.machine_id, *childs.map(&:first)], [number.(), *childs.map { _1[1] }]
+    # What the children gave back cools down.
+    none = assert_raises(MachineId::StartError) { MachineId.start(strategy: pool, acquire_timeout: 1) }
+
+    assert_equal :exhausted, none.reason
+    ids.stop
+  end
+
   def test_a_store_that_was_not_set_up
     other = LeaseMachines.open(self.class::ELSEWHERE.(@server))
 

@@ -1,0 +1,144 @@
+//! `LeaseMachines::MachineId`
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lease_machines_id::{Counter, Id64, IdError, Manager, Options, Reason, StartError};
+use magnus::{Error, RArray, RClass, Ruby, Symbol, TryConvert, Value, method, prelude::*, typed_data::Obj};
+
+use super::factory::{self, Factory};
+use super::inbox::{Inbox, Message, start_reason};
+use super::layout::Layout;
+use super::strategy::{Chosen, described};
+use crate::process::{self, Own};
+use crate::{build, errors, time, wait};
+
+#[magnus::wrap(class = "LeaseMachines::MachineId", free_immediately, size)]
+pub(crate) struct MachineId {
+    /// What most ask for.
+    counter: Arc<Counter<Id64>>,
+    /// Borrowed only between two calls of Ruby's. Taken out when it is stopped.
+    manager: RefCell<Own<Manager>>,
+}
+
+/// Where nobody waits for a start any more, it asks for nothing more either. What has started asks again after a loss.
+struct GiveUp {
+    given_up: Arc<AtomicBool>,
+    has_started: bool,
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.given_up.store(!self.has_started, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn define(class: RClass) -> Result<(), Error> {
+    class.undef_default_alloc_func();
+    class.singleton_class()?.define_private_method("_start", method!(start, 8))?;
+    class.define_method("next_id", method!(next_id, 0))?;
+    class.define_method("next_batch", method!(next_batch, 1))?;
+    class.define_method("machine_id", method!(machine_id, 0))?;
+    class.define_private_method("_factory", method!(a_factory, 3))?;
+    class.define_method("report_lost", method!(report_lost, 0))?;
+    class.define_method("stop", method!(stop, 0))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the wrapper's keywords, by position")]
+fn start(
+    ruby: &Ruby,
+    class: RClass,
+    strategy: RArray,
+    inbox: Obj<Inbox>,
+    lease_duration: Value,
+    renew_interval: Value,
+    acquire_timeout: Value,
+    max_clock_skew: Value,
+    clock_patience: Value,
+    layouts: RArray,
+) -> Result<Obj<MachineId>, Error> {
+    let mut options = Options::new()
+        .lease_duration(time::from_ruby(ruby, "lease_duration", lease_duration)?)
+        .renew_interval(time::from_ruby(ruby, "renew_interval", renew_interval)?)
+        .max_clock_skew(time::from_ruby(ruby, "max_clock_skew", max_clock_skew)?)
+        .clock_patience(time::from_ruby(ruby, "clock_patience", clock_patience)?)
+        .acquire_timeout(if acquire_timeout.is_nil() {
+            None
+        } else {
+            Some(time::from_ruby(ruby, "acquire_timeout", acquire_timeout)?)
+        });
+    for layout in layouts {
+        options = <&Layout>::try_convert(layout)?.apply(options);
+    }
+    let Some(sender) = inbox.take_sender() else {
+        return Err(errors::argument(ruby, "the inbox was used before".to_owned()));
+    };
+    let (strategy, given_up) = Chosen::new(described(ruby, strategy, &sender)?);
+    let mut start = GiveUp { given_up, has_started: false };
+    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
+    let listener = move |notice| {
+        let _ = sender.send(Message::Notice(notice));
+    };
+    let starting = process.runtime().spawn_blocking(move || Manager::start_with(strategy, options, listener));
+    let manager = match wait::for_answer(ruby, starting)? {
+        Ok(Ok(manager)) => manager,
+        Ok(Err(StartError::Options(error))) => return Err(errors::argument(ruby, error.to_string())),
+        Ok(Err(error)) => return Err(errors::not_started(ruby, start_reason(&error), &error.to_string())),
+        Err(died) => return Err(errors::fault(ruby, &died.to_string())),
+    };
+    start.has_started = true;
+    let counter = Arc::new(manager.counter());
+    Ok(ruby.obj_wrap_as(MachineId { counter, manager: RefCell::new(Own::new(manager)) }, class))
+}
+
+fn next_id(ruby: &Ruby, this: Value) -> Result<Value, Error> {
+    let this = match build::wrapped::<MachineId>(this) {
+        Some(this) => this,
+        None => <&MachineId>::try_convert(this)?,
+    };
+    factory::one(ruby, &this.counter)
+}
+
+fn next_batch(ruby: &Ruby, this: &MachineId, count: Value) -> Result<RArray, Error> {
+    factory::many(ruby, &this.counter, count)
+}
+
+fn machine_id(this: &MachineId) -> Option<u16> {
+    this.manager.borrow().get()?.machine_id()
+}
+
+fn a_factory(
+    ruby: &Ruby,
+    this: &MachineId,
+    kind: Symbol,
+    bits: Value,
+    key: Value,
+) -> Result<Obj<Factory>, Error> {
+    match this.manager.borrow().get() {
+        Some(manager) => Ok(ruby.obj_wrap(factory::of(ruby, manager, kind, bits, key)?)),
+        None => Err(errors::id(ruby, IdError::Disabled(this.why_not()))),
+    }
+}
+
+fn report_lost(this: &MachineId) {
+    if let Some(manager) = this.manager.borrow().get() {
+        manager.report_lost();
+    }
+}
+
+fn stop(ruby: &Ruby, this: &MachineId) -> Result<(), Error> {
+    let Some(manager) = this.manager.borrow_mut().take() else { return Ok(()) };
+    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
+    match wait::for_answer(ruby, process.runtime().spawn_blocking(move || manager.stop()))? {
+        Ok(()) => Ok(()),
+        Err(died) => Err(errors::fault(ruby, &died.to_string())),
+    }
+}
+
+impl MachineId {
+    /// Why there is no manager.
+    fn why_not(&self) -> Reason {
+        if self.manager.borrow().is_here() { Reason::Stopped } else { Reason::Forked }
+    }
+}

@@ -1,0 +1,297 @@
+# frozen_string_literal: true
+
+module LeaseMachines
+  # Unique IDs from a machine number that is leased: a process that makes IDs has a number that no other live process has,
+  # and stops making them by itself when that number is no longer its own.
+  #
+  #   strategy = LeaseMachines::MachineId::PoolLease.new(store: leases, pool: "order-ids", size: 512)
+  #   ids = LeaseMachines::MachineId.start(strategy: strategy)
+  #   ids.next_id
+  #   ids.sortable.next_id
+  #   ids.stop
+  #
+  # Every call for an ID looks at the deadline, on a clock that counts sleep, at the process, in case it is a fork, and at
+  # the time that was reserved. So a manager that hangs or died, a process that was stopped, and a child that was forked
+  # make no ID too many: they raise {Disabled}. A child starts its own.
+  #
+  # == Strategies
+  #
+  # {PoolLease} leases the number from a store. {EnvironmentVariable}, {HostIdentifiers} and {Fixed} take it from what
+  # somebody has written down; in a {Guarded} a store finds out where that is wrong. Any other object is one that has
+  # +acquire+; the other three methods may be left out.
+  #
+  # [+acquire(lease_duration, options)+]
+  #   takes a number for so many seconds, and returns +[machine_id, lease, ttl]+. The lease is whatever the strategy wants
+  #   back. To raise {Exhausted} or anything that is not named here means that it is tried again, {Refused} and
+  #   {Misconfigured} end the start.
+  # [+renew(lease, lease_duration, options)+]
+  #   goes on with it, and returns +[lease, ttl]+. To raise {LeaseLost} says that it is over. To raise anything else says
+  #   that nobody knows: it is tried again for as long as the lease is known to stand, and the lease is not released.
+  # [+release(lease, options)+]
+  #   gives it back, as well as it can.
+  # [+deterministic?+]
+  #   whether it always returns the same number, so that there is no point in acquiring again after a loss. Where it is left
+  #   out: yes.
+  #
+  # Each call has a thread of its own, and may block; it is waited for for +options.limit+ seconds. The numbers are from 0
+  # to what the layouts have room for: 511 in the usual ones.
+  class MachineId
+    include Uncopyable
+
+    # What every error about machine IDs is.
+    class Error < LeaseMachines::Error
+    end
+
+    # No machine ID was held so far: {MachineId.start} was not called.
+    class NotStarted < Error
+    end
+
+    # What makes IDs was turned off, or is off by itself, since what it holds is over.
+    class Disabled < Error
+      # +:expired+ (the time for which the machine ID was held is over), +:forked+, +:lost+ (another holds it, or its lease
+      # was rejected), +:illegal_ttl+ (it was granted for less than 30 s), +:signalled+ ({MachineId#report_lost}),
+      # +:stopped+ or +:machine_id_too_large+ (for the layout)
+      # @return [Symbol]
+      attr_reader :reason
+
+      # @param message [String]
+      # @param reason [Symbol]
+      def initialize(message, reason:)
+        super(message)
+        @reason = reason
+      end
+    end
+
+    # The time bits of the layout are used up.
+    class EpochExhausted < Error
+    end
+
+    # The clock gives no usable time.
+    class ClockError < Error
+      # +:behind+ (it stepped back, by more than is waited for), +:before_epoch+ (the layout's time has not begun) or
+      # +:window_used_up+ (the reserved time is)
+      # @return [Symbol]
+      attr_reader :reason
+
+      # @param message [String]
+      # @param reason [Symbol]
+      def initialize(message, reason:)
+        super(message)
+        @reason = reason
+      end
+    end
+
+    # No machine ID could be had.
+    class StartError < Error
+      # +:exhausted+, +:busy+ (others were deciding on each that could be had), +:conflict+ (another identity has the one of
+      # a {Guarded}), +:unreachable+, +:refused+, +:misconfigured+, +:illegal_ttl+, +:clock_skew+, +:resources+ or +:stopped+
+      # @return [Symbol]
+      attr_reader :reason
+
+      # @param message [String]
+      # @param reason [Symbol]
+      def initialize(message, reason:)
+        super(message)
+        @reason = reason
+      end
+    end
+
+    # For strategies: every machine ID is taken. It is tried again.
+    class Exhausted < Error
+    end
+
+    # For strategies: whoever hands machine IDs out refuses. A start fails at once.
+    class Refused < Error
+    end
+
+    # For strategies: it cannot work as it was set up. A start fails at once.
+    class Misconfigured < Error
+    end
+
+    # For strategies: the lease is over. Another holds the machine ID, or it was rejected.
+    class LeaseLost < Error
+    end
+
+    class << self
+      private :new
+
+      # Starts, and waits until a machine ID is held.
+      #
+      # The one that was started last is what {next_id} takes IDs of.
+      #
+      # @param strategy [Object] see above
+      # @param lease_duration [Numeric] seconds for which a lease is asked for, at least 30
+      # @param renew_interval [Numeric] seconds after which it is renewed, at least 20, and less than +lease_duration+
+      # @param acquire_timeout [Numeric, nil] seconds for which the start waits, nil for ever
+      # @param on_lost [#call, nil] is called with a {Notice} when the machine ID is lost, after the factories were turned
+      #   off, in a thread of its own
+      # @param on_event [#call, nil] the same for every {Notice}. Where ActiveSupport is loaded, each is also an event of
+      #   +ActiveSupport::Notifications+: +lost.machine_id.lease_machines+, with the notice's members as its payload
+      # @param max_clock_skew [Numeric] seconds that this machine's clock may be away from the store's
+      # @param clock_patience [Numeric] seconds for which a call for an ID waits for a clock that is behind
+      # @param layouts [Array<Layout>] one for each width that is to differ from the usual
+      # @return [MachineId]
+      # @raise [StartError] with what was last found while it tried
+      # @raise [ArgumentError] for options that make no sense
+      def start(strategy:, lease_duration: 8 * 3600, renew_interval: 30 * 60, acquire_timeout: 60, on_lost: nil,
+                on_event: nil, max_clock_skew: 10, clock_patience: 1, layouts: [])
+        inbox = Inbox.new
+        described = Strategies.describe(strategy)
+        Attendant.start(inbox, Strategies.asked(strategy), [on_lost, on_event])
+        _remember(_start(described, inbox, Seconds.of(lease_duration), Seconds.of(renew_interval),
+                         acquire_timeout && Seconds.of(acquire_timeout), Seconds.of(max_clock_skew),
+                         Seconds.of(clock_patience), layouts))
+      ensure
+        inbox&.close
+      end
+
+      # The one that was started last in this process or, before a fork, in its parent. Other Ractors than the main one have
+      # none.
+      # @return [MachineId, nil]
+      def current
+        @current
+      rescue Ractor::IsolationError
+        nil
+      end
+
+      # The next ID of {current}: 64 bits, unique by counting.
+      #
+      # @return [Integer]
+      # @raise [NotStarted] where there is none
+      # @raise [Error] as {MachineId#next_id}
+      def next_id
+        (@current || _not_started).next_id
+      rescue Ractor::IsolationError
+        _not_started
+      end
+
+      # Writes an ID as text. All but +:decimal+ are of fixed width, so that texts sort as IDs do.
+      #
+      # @param id [Integer]
+      # @param notation [Symbol] +:decimal+, +:hex+, +:crockford+ (base 32), +:base62+ or +:uuid+ (of version 8)
+      # @param bits [Integer] 64, 96 or 128
+      # @return [String]
+      # @raise [RangeError] for an ID that is wider, or one of 128 bits whose lowest 6 are not zero, as a UUID
+      def format(id, notation, bits: 64) = _write(id, notation, bits)
+
+      # Reads an ID back.
+      #
+      # @param text [String]
+      # @param notation [Symbol] as for {format}
+      # @param bits [Integer] 64, 96 or 128
+      # @return [Integer]
+      # @raise [ArgumentError] for a text that is none, with what was found, and where
+      def parse(text, notation, bits: 64) = _read(text, notation, bits)
+
+      # Encrypts an ID as {MachineId#encrypted} does.
+      #
+      # @param id [Integer]
+      # @param key [String] 16 bytes for 64 bits, 18 for 96, 32 for 128
+      # @param bits [Integer]
+      # @return [Integer]
+      def encrypt(id, key:, bits: 64) = _cipher(true, id, key, bits)
+
+      # The plain ID of an encrypted one, for {Layout#decode}. Any number decrypts to something.
+      #
+      # @param id [Integer]
+      # @param key [String]
+      # @param bits [Integer]
+      # @return [Integer]
+      def decrypt(id, key:, bits: 64) = _cipher(false, id, key, bits)
+
+      private
+
+      def _remember(ids)
+        @current = ids
+      rescue Ractor::IsolationError
+        ids
+      end
+
+      def _not_started = raise(NotStarted, "no machine ID was held so far: call LeaseMachines::MachineId.start")
+    end
+
+    # @!method next_id
+    #   The next ID: 64 bits, unique by counting.
+    #   @return [Integer]
+    #   @raise [Disabled] where the machine ID is not held any more, and in a forked child
+    #   @raise [ClockError, EpochExhausted]
+    # @!method next_batch(count)
+    #   The next IDs: 64 bits, unique by counting, in rising order.
+    #   @param count [Integer] how many
+    #   @return [Array<Integer>]
+    #   @raise [Error] as {next_id}
+    # @!method machine_id
+    #   The machine ID, as long as it is held.
+    #   @return [Integer, nil]
+    # @!method report_lost
+    #   Somebody outside knows that the machine ID is lost. When this returns, no ID is made any more. It is released, and
+    #   another one asked for unless the strategy has only this one.
+    #   @return [nil]
+    # @!method stop
+    #   Ends it: no ID is made any more, and the machine ID is given back, for which it waits some 5 s at most. In a forked
+    #   child it does nothing.
+    #   @return [nil]
+
+    # Makes IDs that are unique by counting, faster than the clock for as long as there is time left over.
+    #
+    # @param bits [Integer] 64, 96 or 128
+    # @return [Factory]
+    def counter(bits: 64) = _factory(:counter, bits, nil)
+
+    # Makes IDs whose time bits are when they were made, so that they sort by it.
+    #
+    # @param bits [Integer] 64, 96 or 128
+    # @return [Factory]
+    def sortable(bits: 64) = _factory(:sortable, bits, nil)
+
+    # Makes IDs that tell neither time nor machine nor number to whoever has no key: those of {counter}, encrypted by
+    # AES-256 or Speck. All machines whose IDs share a column need one key, and the column holds no plain IDs.
+    #
+    # @param key [String] 32 bytes for 128 bits, 18 for 96, 16 for 64
+    # @param bits [Integer] 64, 96 or 128
+    # @return [Factory]
+    def encrypted(key:, bits: 128) = _factory(:encrypted, bits, key)
+
+    # @return [String]
+    def inspect = "#<#{self.class} machine_id=#{machine_id.inspect}>"
+    alias to_s inspect
+
+    # Makes IDs of one kind and width. All of a {MachineId} and a width take from one stream, so that no two make the same
+    # ID.
+    #
+    # @!method next_id
+    #   The next ID.
+    #   @return [Integer]
+    #   @raise [Disabled, ClockError, EpochExhausted]
+    # @!method next_batch(count)
+    #   The next IDs.
+    #   @param count [Integer] how many
+    #   @return [Array<Integer>]
+    #   @raise [Disabled, ClockError, EpochExhausted]
+    # @!method bits
+    #   The width of its IDs.
+    #   @return [Integer]
+    class Factory
+      include Uncopyable
+
+      class << self
+        private :new
+      end
+    end
+
+    # @api private
+    class Inbox
+    end
+    private_constant :Inbox
+
+    # @api private
+    class Call
+    end
+    private_constant :Call
+  end
+end
+
+require_relative "machine_id/layout"
+require_relative "machine_id/notice"
+require_relative "machine_id/strategies"
+require_relative "machine_id/attendant"

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+module LeaseMachines
+  class MachineId
+    CallOptions = Data.define(:limit, :last_used)
+
+    # What a strategy that is written in Ruby is told about a call.
+    #
+    # @!attribute [r] limit
+    #   @return [Float] for how many seconds the answer is waited for
+    # @!attribute [r] last_used
+    #   @return [Float, nil] when a lease is released: the last stamp that was used under it, in seconds since Unix's origin
+    class CallOptions
+    end
+
+    # Does in Ruby what a manager wants of Ruby: the calls of a strategy that is written in it, each in a thread of its own,
+    # and notices, in the order in which they come. Neither it nor its threads know the MachineId, so that one that is
+    # forgotten ends.
+    #
+    # @api private
+    class Attendant
+      KINDS = { Exhausted => :exhausted, Refused => :refused, Misconfigured => :misconfigured, LeaseLost => :lost }.freeze
+
+      def self.start(inbox, strategy, listeners) = new(inbox, strategy, listeners).start
+
+      def initialize(inbox, strategy, listeners)
+        @inbox = inbox
+        @strategy = strategy
+        @on_lost, @on_event = listeners
+        @leases = {}
+        @notices = Thread::Queue.new
+      end
+
+      def start
+        thread("lease-id-notices") { while (notice = @notices.pop) do tell(notice) end }
+        thread("lease-id-calls") { attend }
+      end
+
+      private
+
+      def attend
+        while (message = @inbox.take)
+          case message
+          when Call then thread("lease-id-call") { answer(message) }
+          when Integer then @leases.delete(message)
+          else @notices << Notice.new(*message)
+          end
+        end
+      ensure
+        @notices.close
+      end
+
+      # What is raised here was raised by somebody's strategy; whatever it was, the manager is told. One answer counts: the
+      # first.
+      def answer(call)
+        name, from, to, duration, limit, last_used = call.wanted
+        options = CallOptions.new(limit, last_used)
+        case name
+        when :acquire then acquired(call, to, @strategy.acquire(duration, options))
+        when :renew then renewed(call, from, to, duration, options)
+        when :release
+          @strategy.release(@leases[from], options) if @strategy.respond_to?(:release)
+          call.released
+        end
+      rescue Exception => error # rubocop:disable Lint/RescueException
+        kind = KINDS.find { |known, _| known === error }&.last || :unreachable # rubocop:disable Style/CaseEquality
+        call.failed(kind, "#{error.class}: #{error.message}")
+      ensure
+        call.failed(:unreachable, "its thread was killed")
+      end
+
+      def acquired(call, number, (machine_id, lease, ttl))
+        @leases[number] = lease
+        call.acquired(machine_id, Seconds.of(ttl))
+      end
+
+      def renewed(call, from, number, duration, options)
+        lease = @leases[from]
+        lease, ttl = @strategy.respond_to?(:renew) ? @strategy.renew(lease, duration, options) : [lease, duration]
+        @leases[number] = lease
+        call.renewed(Seconds.of(ttl))
+      end
+
+      def tell(notice)
+        @on_lost&.call(notice) if notice.name == :lost
+        @on_event&.call(notice)
+        return unless defined?(ActiveSupport::Notifications)
+
+        ActiveSupport::Notifications.instrument("#{notice.name}.machine_id.lease_machines", notice.to_h)
+      rescue StandardError => error
+        warn "lease_machines: a listener to a machine ID raised #{error.class}: #{error.message}"
+      end
+
+      def thread(name, &)
+        Thread.new(&).tap do |thread|
+          thread.name = name
+          thread.report_on_exception = true
+        end
+      end
+    end
+    private_constant :Attendant
+  end
+end

@@ -1,0 +1,176 @@
+# frozen_string_literal: true
+
+module LeaseMachines
+  class MachineId
+    Fixed = Data.define(:machine_id)
+
+    # Always this machine ID. Nobody looks whether another process has it, too: whoever writes the configuration does.
+    #
+    # @!attribute [r] machine_id
+    #   @return [Integer] the number
+    class Fixed
+      # @param machine_id [Integer]
+      def initialize(machine_id:)
+        Strategies.check(Integer, machine_id: machine_id)
+        raise RangeError, "machine_id must be in 0..65535, not #{machine_id}" unless (0..65_535).cover?(machine_id)
+
+        super
+      end
+    end
+
+    EnvironmentVariable = Data.define(:variable)
+
+    # The digits after the last +-+ of an environment variable, and nothing else: the ordinal of a StatefulSet's pod. The
+    # random suffix of a Deployment's is an error, not an ID.
+    #
+    # @!attribute [r] variable
+    #   @return [String] its name
+    class EnvironmentVariable
+      # @param variable [String]
+      def initialize(variable:)
+        Strategies.check(String, variable: variable)
+        super(variable: variable.dup.freeze)
+      end
+    end
+
+    HostIdentifiers = Data.define(:own, :ids)
+
+    # The machine ID that an explicit list gives to one of this host's identifiers: its name, its full name, its addresses.
+    # Nothing is derived, and who is not on the list gets an error. As the list names the numbers, adding a host moves
+    # nobody.
+    #
+    #   require "socket"
+    #   LeaseMachines::MachineId::HostIdentifiers.new([Socket.gethostname], { "db1" => 1, "db2" => 2 })
+    #
+    # @!attribute [r] own
+    #   @return [Array<String>] what this host is called
+    # @!attribute [r] ids
+    #   @return [Hash{String => Integer}] the list of identity and machine ID
+    class HostIdentifiers
+      # @param own [Array<String>]
+      # @param ids [Hash{String => Integer}]
+      def initialize(own:, ids:)
+        super(own: own.map { |name| String(name).dup.freeze }.freeze,
+              ids: ids.to_h { |name, id| [String(name).dup.freeze, Fixed.new(id).machine_id] }.freeze)
+      end
+    end
+
+    PoolLease = Data.define(:store, :pool, :size, :range, :cool_down, :identity, :exclusive_identity, :label)
+
+    # A machine ID from a pool on a store, which no other holder has: the number of a slot. Time for IDs is reserved with
+    # each grant and renewal, and what was not used is given back in the end. A store that cannot be asked ends nothing:
+    # only its own no does.
+    #
+    #   LeaseMachines::MachineId::PoolLease.new(store: leases, pool: "order-ids", size: 512)
+    #
+    # The store may be closed once it has started. A file is opened for each call anew.
+    #
+    # @!attribute [r] store
+    #   @return [Store] any but etcd's, which keeps no pools so far
+    # @!attribute [r] pool
+    #   @return [String] its name
+    # @!attribute [r] size
+    #   @return [Integer] the number of its slots, from 1 to 65,536. Whoever comes first makes the pool
+    # @!attribute [r] range
+    #   @return [Range, nil] the part of the pool that numbers are to come from; data centres that share one have one each
+    # @!attribute [r] cool_down
+    #   @return [Numeric] the seconds that a slot rests after another identity has held it, no less than
+    #     +max_clock_skew+ of {MachineId.start}
+    # @!attribute [r] identity
+    #   @return [String, nil] a name that survives restarts: its last slot is its own again, if it is free. Several may share
+    #     one
+    # @!attribute [r] exclusive_identity
+    #   @return [String, nil] a name that nobody else goes by at the same time, as a pod of a StatefulSet: its last slot is
+    #     its own again also where it is still held, for that is what a crash left behind
+    # @!attribute [r] label
+    #   @return [String, nil] shown to people who ask who has the slot
+    class PoolLease
+      # @param store [Store]
+      # @param pool [String]
+      # @param size [Integer]
+      # @param range [Range, nil]
+      # @param cool_down [Numeric]
+      # @param identity [String, nil]
+      # @param exclusive_identity [String, nil]
+      # @param label [String, nil]
+      def initialize(store:, pool:, size:, range: nil, cool_down: 30, identity: nil, exclusive_identity: nil, label: nil)
+        Strategies.check(Store, store: store)
+        Strategies.check(String, pool: pool, **{ identity:, exclusive_identity:, label: }.compact)
+        Strategies.check(Integer, size: size)
+        Strategies.check(Numeric, cool_down: cool_down)
+        Strategies.check(Range, range: range) if range
+        raise ArgumentError, "range must have a number in it, #{range} has none" if range&.none?
+        raise ArgumentError, "an identity is exclusive or not: found both" if identity && exclusive_identity
+
+        super
+      end
+    end
+
+    Guarded = Data.define(:strategy, :pool, :identity)
+
+    # A strategy that knows its machine ID from elsewhere, and a pool in which each one in use is entered under its holder's
+    # identity: so a list with a mistake in it, or a number that two variables have, is found out before an ID is made twice.
+    # Of two identities with one machine ID the later one, by the store's order, does not start: {StartError}, +:conflict+.
+    # Nor does anybody where the store does not answer.
+    #
+    #   pool = LeaseMachines::MachineId::PoolLease.new(store: leases, pool: "order-ids", size: 512)
+    #   listed = LeaseMachines::MachineId::HostIdentifiers.new(["db1"], { "db1" => 1, "db2" => 2 })
+    #   LeaseMachines::MachineId::Guarded.new(strategy: listed, pool: pool, identity: "db1")
+    #
+    # @!attribute [r] strategy
+    #   @return [Object] whose machine ID it is, always
+    # @!attribute [r] pool
+    #   @return [PoolLease] the pool, which serves nothing else, and knows no identity of its own
+    # @!attribute [r] identity
+    #   @return [String] a name that nobody else goes by at the same time, and the same after a restart
+    class Guarded
+      # @param strategy [Object]
+      # @param pool [PoolLease]
+      # @param identity [String]
+      def initialize(strategy:, pool:, identity:)
+        Strategies.describe(strategy) # which refuses what is none
+        Strategies.check(PoolLease, pool: pool)
+        Strategies.check(String, identity: identity)
+        if pool.identity || pool.exclusive_identity
+          raise ArgumentError, "the identity is the guard's: found one of the pool, too"
+        end
+
+        super(strategy: strategy, pool: pool, identity: identity.dup.freeze)
+      end
+    end
+
+    # What the native half is told of a strategy.
+    #
+    # @api private
+    module Strategies
+      def self.check(kind, **given)
+        given.each do |name, value|
+          raise TypeError, "#{name} must be a #{kind}, not #{value.class}" unless value.is_a?(kind)
+        end
+      end
+
+      # The one that is asked in Ruby, if any is.
+      def self.asked(strategy) = strategy.is_a?(Guarded) ? asked(strategy.strategy) : strategy
+
+      def self.describe(strategy)
+        case strategy
+        when Guarded
+          [:guarded, describe(strategy.strategy), describe(strategy.pool), strategy.identity]
+        when Fixed then [:fixed, strategy.machine_id]
+        when EnvironmentVariable then [:environment_variable, strategy.variable]
+        when HostIdentifiers then [:host_identifiers, strategy.own, strategy.ids.to_a]
+        when PoolLease
+          [:pool, strategy.store, strategy.pool, strategy.size, strategy.range&.minmax, Seconds.of(strategy.cool_down),
+           strategy.identity, strategy.exclusive_identity, strategy.label]
+        else
+          unless strategy.respond_to?(:acquire)
+            raise TypeError, "a strategy has the method acquire, #{strategy.class} has not"
+          end
+
+          [:ruby, strategy.respond_to?(:deterministic?) ? strategy.deterministic? : true]
+        end
+      end
+    end
+    private_constant :Strategies
+  end
+end

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "test_helper"
+require_relative "support/machine_ids"
+
+class MachineIdForkTest < Minitest::Test
+  include MachineIds
+
+  # hyperf#3551, #7057; snowflaked PR#52: worker processes shared an ID, or deadlocked after a fork.
+  def test_a_child_makes_no_id_until_it_has_its_own
+    start(strategy = Asked.new)
+    factories = [@ids, MachineId, @ids.counter, @ids.sortable(bits: 128), @ids.encrypted(key: "k" * 32)]
+    before = @ids.next_id
+    seen = in_child do
+      refused = factories.map { |factory| reason_of { factory.next_id } }
+      refused << reason_of { @ids.next_batch(2) } << reason_of { @ids.counter }
+      ended = [@ids.machine_id, @ids.report_lost, @ids.stop]
+      GC.start
+      own = MachineId.start(strategy: MachineId::Fixed.new(9))
+      [refused.uniq, ended, own.machine_id, machine_of(MachineId.next_id)]
+    end
+
+    assert_equal [[:forked], [nil] * 3, 9, 9], seen
+    assert_operator @ids.next_id, :>, before
+    assert_empty strategy.released
+  end
+
+  def test_what_a_child_collects_is_still_its_parents
+    strategy = Asked.new
+    ids = [MachineId.start(strategy: strategy)]
+    seen = in_child do
+      ids.clear
+      MachineId.start(strategy: MachineId::Fixed.new(1)).stop
+      3.times { GC.start }
+      strategy.released.size
+    end
+
+    assert_equal 0, seen
+    assert_equal 7, machine_of(ids.first.next_id)
+    ids.first.stop
+
+    assert_equal [:the_lease], strategy.released.map(&:first)
+  end
+
+  def test_processes_of_a_pool_have_a_number_each
+    Dir.mktmpdir do |folder|
+      leases = LeaseMachines.open("sqlite:#{folder}/leases.db")
+      pool = MachineId::PoolLease.new(store: leases, pool: "ids", size: 3)
+      start(pool)
+      childs = in_children(2) do
+        own = MachineId.start(strategy: pool)
+        [own.machine_id, machine_of(MachineId.next_id), own.stop]
+      end
+
+      assert_equal [0, 1, 2], [@ids.machine_id, *childs.map(&:first)].sort
+      childs.each { |own, in_its_id, _| assert_equal own, in_its_id }
+      assert_equal @ids.machine_id, machine_of(@ids.next_id)
+    end
+  end
+
+  def test_before_anything_was_started
+    script = "LeaseMachines::MachineId.next_id rescue print($!.class, $!.message)"
+    load_path = $LOAD_PATH.flat_map { |folder| ["-I", folder] }
+    said = IO.popen([RbConfig.ruby, *load_path, "-rlease_machines", "-e", script], &:read)
+
+    assert_match(/\ALeaseMachines::MachineId::NotStarted.*MachineId\.start/, said)
+  end
+
+  private
+
+  def reason_of
+    yield
+  rescue MachineId::Disabled => error
+    error.reason
+  end
+end

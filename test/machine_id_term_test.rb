@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/machine_ids"
+
+# These only wait.
+Minitest.parallel_executor = Minitest::Parallel::Executor.new(4)
+
+# What a lease's time brings. None is shorter than 30 s, and the first renewal comes no sooner than after 10 s: so all wait
+# at once.
+class MachineIdTermTest < Minitest::Test
+  include MachineIds
+
+  parallelize_me!
+
+  # A lease of 30 s is over for its holder this long after it was asked for.
+  TERM = 20
+
+  def test_a_strategy_in_ruby_is_asked_to_renew
+    strategy = Asked.new
+    notices = Thread::Queue.new
+    start(strategy, lease_duration: 100, renew_interval: 20, on_event: notices.method(:push))
+    name, duration, limit = strategy.calls.pop
+
+    assert_equal [7, :acquire, 100.0], [@ids.machine_id, name, duration]
+    assert_operator limit, :>, 0
+    assert_equal [:acquired, 7, 60.0, nil, nil], notices.pop(timeout: PATIENCE).deconstruct
+    strategy.renewing = ->(_) { [:another_lease, 50] }
+
+    assert_equal [:renew, :the_lease, 100.0], strategy.calls.pop(timeout: PATIENCE).first(3)
+    assert_equal [:renewed, 7, 50.0, nil, nil], notices.pop(timeout: PATIENCE).deconstruct
+    last = @ids.next_id
+    @ids.stop
+
+    assert_equal %i[release another_lease], strategy.calls.pop(timeout: PATIENCE)
+    assert_operator strategy.released.first.last, :>=, MachineId::Layout.default.decode(last).time.to_f
+  end
+
+  # One that raises in renew counts as retry; its lease is not released, and IDs go on.
+  def test_a_strategy_that_raises_in_renew
+    strategy = Asked.new
+    strategy.renewing = ->(_) { raise NotImplementedError, "not today" }
+    notices = Thread::Queue.new
+    start(strategy, lease_duration: 60, renew_interval: 20, on_event: notices.method(:push))
+    notice = heard_of(:not_renewed, notices)
+
+    assert_equal [7, :retry, "NotImplementedError: not today"], notice.to_h.values_at(:machine_id, :reason, :message)
+    assert_equal 7, machine_of(@ids.next_id)
+    assert_empty strategy.released
+    strategy.acquiring = -> { [8, :another_lease, 60] }
+    strategy.renewing = ->(_) { raise MachineId::LeaseLost, "another has it" }
+    lost = heard_of(:lost, notices)
+
+    assert_equal [7, :lost], [lost.machine_id, lost.reason]
+    assert_includes lost.message, "another has it"
+    heard_of(:acquired, notices)
+
+    assert_equal [8, 8], [@ids.machine_id, machine_of(@ids.next_id)]
+  end
+
+  # What was done wrong elsewhere: IDs were made for seconds past the lease, or for ever, while a call hung.
+  def test_ids_end_in_time_while_a_renewal_hangs
+    gate = Thread::Queue.new
+    lost = Thread::Queue.new
+    strategy = Asked.new
+    strategy.renewing = ->(_) { gate.pop }
+    start_a_short_term(strategy, on_lost: lost.method(:push))
+
+    assert_ids_end_in_time
+    assert_equal :expired, lost.pop(timeout: PATIENCE).reason
+  ensure
+    gate&.close
+  end
+
+  # And where the manager was dead.
+  def test_ids_end_in_time_where_all_that_serves_the_manager_in_ruby_is_dead
+    group = ThreadGroup.new
+    Thread.new { group.add(Thread.current) && start_a_short_term(Asked.new) }.join
+
+    assert_equal %w[lease-id-calls lease-id-notices], group.list.each(&:kill).map(&:name).sort
+    assert_ids_end_in_time
+  end
+
+  private
+
+  # Of one lease: there is no other.
+  def start_a_short_term(strategy, **options)
+    strategy.acquiring = lambda do
+      raise MachineId::Exhausted, "there was one" if @begun
+
+      @begun = now
+      [7, :the_lease, 30]
+    end
+    start(strategy, lease_duration: 30, renew_interval: 20, **options)
+  end
+
+  def assert_ids_end_in_time
+    last = nil
+    ended = assert_raises(MachineId::Disabled) do
+      loop do
+        asked = now
+        @ids.next_id
+        last = asked
+        sleep 0.01
+      end
+    end
+
+    assert_equal :expired, ended.reason
+    assert_operator last - @begun, :<, TERM
+    assert_operator last - @begun, :>, TERM / 2, "they go on until then"
+  end
+end
