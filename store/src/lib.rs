@@ -10,9 +10,10 @@
 //! 4. **The store's clock decides**, read after the row is locked, never going backwards; clients' clocks never matter.
 //! 5. **Every write is conditional** on epoch, owner, token and attempt, and an answer is *decided*, *not done*,
 //!    *unknown* or *refused*, see [`Undecided`].
-//! 6. **One round trip** for a decision, and nothing held between calls.
+//! 6. **One round trip** for a decision (or as many as [`Capabilities::round_trips`] says), and nothing held between calls.
 //! 7. **Names** are compared byte by byte, see [`ResourceName`].
-//! 8. **Ttls** are exact from 1 ms to `max_ttl`, and the *granted* one counts, see [`Grant`].
+//! 8. **Ttls** are exact to [`Capabilities::ttl_grain`] (a millisecond, unless the engine counts in greater steps) from 1 ms
+//!    to `max_ttl`, and the *granted* one counts, see [`Grant`].
 //! 9. **Every wait ends** at the caller's limit.
 //!
 //! What a store records: `Granted`, `Renewed`, `Released`, a revoke and `Expired`. The other rejections are not written,

@@ -1,6 +1,5 @@
 //! `lease acquire`.
 
-use std::io;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use lease_machines_store::{
 };
 use nix::sys::signal::Signal;
 
-use super::asking::{self, PAUSE, Request, WITHDRAWAL};
+use super::asking::{self, Interruption, PAUSE, Request, WITHDRAWAL};
 use super::{Outcome, against, unknown_answer};
 use crate::args::{Form, StoreOption, Wait};
 use crate::duration;
@@ -19,8 +18,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::label;
 use crate::output::{self, people, views::DecisionView, visible};
-use crate::sys::ready::Ready;
-use crate::sys::signals::{Inherited, Signals};
 
 /// The description, whose lines are kept as they are.
 const ABOUT: &str = "\
@@ -66,8 +63,7 @@ pub(crate) struct Acquire {
 
 impl Acquire {
     pub(crate) async fn run(self) -> Outcome {
-        let signals = Interruption::listen()
-            .map_err(|error| Failure::new(Exit::Failed, format!("cannot listen for signals: {error}")))?;
+        let signals = Interruption::listen()?;
         let store = self.store.open()?;
         self.run_on(store.as_ref(), signals.arrives()).await
     }
@@ -75,11 +71,7 @@ impl Acquire {
     async fn run_on(&self, store: &dyn Store, interrupted: impl Future<Output = Signal>) -> Outcome {
         let owner = fresh_owner().map_err(Failure::of_look)?;
         let request = LeaseRequest { command: self, store, owner };
-        let taken = tokio::select! {
-            taken = asking::ask(&request, self.wait) => taken,
-            signal = interrupted => Err(Failure::by_signal(signal)),
-        };
-        let told = match taken {
+        let told = match asking::ask(&request, self.wait, interrupted).await {
             Ok(Acquired::Granted(grant)) => self.granted(owner, &grant),
             Ok(Acquired::Rejected(rejected)) => return self.refused(&rejected),
             Ok(_) => Err(unknown_answer()),
@@ -161,30 +153,6 @@ fn occupant(answer: &Acquired) -> Option<&Occupant> {
     match answer {
         Acquired::Rejected(rejected) => rejected.occupant.as_ref(),
         _ => None,
-    }
-}
-
-/// The signals that ask a command to end. Those that were ignored when it began stay so.
-struct Interruption(Ready<Signals>);
-
-impl Interruption {
-    fn listen() -> io::Result<Self> {
-        let inherited = Inherited::note();
-        let ending = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-        let heard = ending.into_iter().filter(|signal| !inherited.ignores(*signal));
-        Ready::new(Signals::listen(heard)?).map(Self)
-    }
-
-    async fn arrives(&self) -> Signal {
-        loop {
-            if let Some(signal) = self.0.get().next() {
-                return signal;
-            }
-            if self.0.wait().await.is_err() {
-                // The runtime is shutting down, and this future with it.
-                std::future::pending::<()>().await;
-            }
-        }
     }
 }
 

@@ -35,6 +35,7 @@ fn every_answer_has_exactly_the_documented_fields() {
     check("Decision", &world.lease("revoke s --yes --json").json());
     check("History", &world.json("history s"));
     check("MachineId", &world.json("id acquire ids --ttl 1h --identity web"));
+    check("MachineId", &world.lease("id acquire ids --ttl 1h --range 60000-60001 --json").json());
     world.json("id acquire ids --ttl 1h");
     check("Pool", &world.json("id ls ids"));
     let id = world.lease("id next ids").ok().out;

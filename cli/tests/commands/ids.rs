@@ -53,6 +53,9 @@ fn a_machine_id_is_taken_shown_and_given_back() {
     let full = world.lease("id acquire ids --ttl 1h --size 2");
     assert_eq!(full.out, "");
     full.fails(75, &["no slot of ids was granted", "every slot is held"]);
+    let full = world.lease("id acquire ids --ttl 1h --size 2 --json").json();
+    assert_eq!((&full["outcome"], &full["reason"]), (&"rejected".into(), &"exhausted".into()), "{full}");
+    assert!(full["next_chance_ms"].as_u64() > Some(3_500_000) && full["machine_id"].is_null(), "{full}");
     world.lease("id acquire ids --ttl 1h --size 3").fails(78, &["2"]);
     let listed = world.lease("id ls ids").ok().out;
     assert!(listed.contains("me") && listed.contains("web-1"), "{listed}");

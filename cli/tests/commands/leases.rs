@@ -183,16 +183,22 @@ fn an_interrupted_wait_ends_by_the_signal_and_leaves_nothing_held() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let world = World::new();
         let grant = world.acquire("r --ttl 1h");
-        // Whoever started the tests may ignore signals: a shell does for what it puts in the background.
-        let mut command = Command::new("/usr/bin/env");
-        if cfg!(target_os = "linux") {
-            command.arg("--default-signal=HUP,INT");
+        world.lease("id acquire ids --ttl 1h --size 1").ok();
+        for words in ["acquire r", "id acquire ids --size 1"] {
+            // Whoever started the tests may ignore signals: a shell does for what it puts in the background.
+            let mut command = Command::new("/usr/bin/env");
+            if cfg!(target_os = "linux") {
+                command.arg("--default-signal=HUP,INT");
+            }
+            command
+                .arg(env!("CARGO_BIN_EXE_lease"))
+                .args(words.split(' '))
+                .args(["--ttl", "1h", "--wait", "forever"]);
+            command.env_clear().env("LEASE_STORE", world.url());
+            let mut waiting = Waiting::begin(command);
+            waiting.signal(signal);
+            assert_eq!(waiting.child.wait().unwrap().signal(), Some(signal as i32), "{words}");
         }
-        command.args([env!("CARGO_BIN_EXE_lease"), "acquire", "r", "--ttl", "1h", "--wait", "forever"]);
-        command.env_clear().env("LEASE_STORE", world.url());
-        let mut waiting = Waiting::begin(command);
-        waiting.signal(signal);
-        assert_eq!(waiting.child.wait().unwrap().signal(), Some(signal as i32));
         world.lease(&format!("release r {}", grant.options())).ok();
         assert_eq!(world.json("show r")["state"], "released");
     }

@@ -8,11 +8,12 @@ use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::{
     Claimed, PoolClaim, ResourceName, SlotLease, Store, StoreError, Unclaimed, fresh_owner,
 };
+use nix::sys::signal::Signal;
 use serde::Serialize;
 
 use super::pool::PoolOptions;
 use crate::args::{Form, StoreOption, Wait};
-use crate::commands::asking::{self, PAUSE, Request, WITHDRAWAL};
+use crate::commands::asking::{self, Interruption, PAUSE, Request, WITHDRAWAL};
 use crate::commands::{Outcome, unknown_answer};
 use crate::duration;
 use crate::exit::Exit;
@@ -62,15 +63,17 @@ pub(super) struct Acquire {
     form: Form,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Answer {
     pool: String,
     outcome: &'static str,
-    machine_id: u16,
-    owner: views::Big,
-    token: views::Big,
-    epoch: String,
-    ttl_ms: u64,
+    reason: Option<&'static str>,
+    next_chance_ms: Option<u64>,
+    machine_id: Option<u16>,
+    owner: Option<views::Big>,
+    token: Option<views::Big>,
+    epoch: Option<String>,
+    ttl_ms: Option<u64>,
 }
 
 /// A machine ID that others have too would be worse than none.
@@ -85,15 +88,20 @@ pub(super) fn durable(store: &dyn Store) -> Result<(), Failure> {
 
 impl Acquire {
     pub(super) async fn run(self) -> Outcome {
+        let signals = Interruption::listen()?;
         let store = self.store.open()?;
         durable(store.as_ref())?;
+        self.run_on(store.as_ref(), signals.arrives()).await
+    }
+
+    async fn run_on(&self, store: &dyn Store, interrupted: impl Future<Output = Signal>) -> Outcome {
         let owner = fresh_owner().map_err(Failure::of_look)?;
         let label = self.label.clone().unwrap_or_else(|| label::of(parent_id()));
         let claim = self.slots.claim(self.pool.clone(), owner, self.ttl).with_label(label);
-        let request = SlotRequest { store: store.as_ref(), claim };
-        let told = match asking::ask(&request, self.wait).await {
+        let request = SlotRequest { store, claim };
+        let told = match asking::ask(&request, self.wait, interrupted).await {
             Ok(Claimed::Granted(granted)) => self.granted(owner, &granted),
-            Ok(Claimed::Rejected(why)) => return Err(self.refused(why)),
+            Ok(Claimed::Rejected(why)) => return self.refused(why),
             Ok(_) => Err(unknown_answer()),
             Err(failure) => Err(failure),
         };
@@ -110,11 +118,12 @@ impl Acquire {
             output::print_json(&Answer {
                 pool: self.pool.to_string(),
                 outcome: "granted",
-                machine_id: slot,
-                owner: owner.into(),
-                token: token.into(),
-                epoch: epoch.to_string(),
-                ttl_ms: views::ms(ttl),
+                machine_id: Some(slot),
+                owner: Some(owner.into()),
+                token: Some(token.into()),
+                epoch: Some(epoch.to_string()),
+                ttl_ms: Some(views::ms(ttl)),
+                ..Answer::default()
             })?;
         } else {
             output::print(&format!(
@@ -124,20 +133,36 @@ impl Acquire {
         Ok(Exit::Ok)
     }
 
-    fn refused(&self, why: Unclaimed) -> Failure {
-        let exit = match why {
-            Unclaimed::Busy | Unclaimed::Exhausted { .. } => Exit::Held,
-            Unclaimed::NoSuchSlot
-            | Unclaimed::Invalid(Rejection::InvalidTtl | Rejection::DeadlineOverflow) => Exit::Usage,
-            _ => Exit::Failed,
-        };
-        let soon = match why {
-            Unclaimed::Exhausted { next_chance: Some(wait) } => {
-                format!("; the next may come free in {}", duration::show(wait))
+    fn refused(&self, why: Unclaimed) -> Outcome {
+        let (exit, reason) = match why {
+            Unclaimed::Busy => (Exit::Held, "busy"),
+            Unclaimed::Exhausted { .. } => (Exit::Held, "exhausted"),
+            Unclaimed::NoSuchSlot => (Exit::Usage, "no_such_slot"),
+            Unclaimed::Invalid(reason @ (Rejection::InvalidTtl | Rejection::DeadlineOverflow)) => {
+                (Exit::Usage, views::reason(reason))
             }
-            _ => String::new(),
+            Unclaimed::Invalid(reason) => (Exit::Failed, views::reason(reason)),
+            _ => (Exit::Failed, "unknown"),
         };
-        Failure::new(exit, format!("no slot of {} was granted: {why}{soon}", visible(self.pool.as_str())))
+        let next_chance = match why {
+            Unclaimed::Exhausted { next_chance } => next_chance,
+            _ => None,
+        };
+        if self.form.json {
+            output::print_json(&Answer {
+                pool: self.pool.to_string(),
+                outcome: "rejected",
+                reason: Some(reason),
+                next_chance_ms: next_chance.map(views::ms),
+                ..Answer::default()
+            })?;
+        }
+        let soon = next_chance
+            .map_or_else(String::new, |wait| format!("; the next may come free in {}", duration::show(wait)));
+        Err(Failure::new(
+            exit,
+            format!("no slot of {} was granted: {why}{soon}", visible(self.pool.as_str())),
+        ))
     }
 }
 
@@ -174,5 +199,66 @@ impl Request for SlotRequest<'_> {
             _ => PAUSE,
         };
         tokio::time::sleep(pause.min(left)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use lease_machines_store::{Fault, FaultStore, MemoryStore};
+
+    use super::super::super::{asking::ATTEMPTS, block_on};
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        acquire: Acquire,
+    }
+
+    /// What the command ends with on a store behind a network with these faults, and how many slots are held then.
+    fn run(
+        faults: impl IntoIterator<Item = Fault>,
+        interrupted: impl Future<Output = Signal>,
+    ) -> (Result<Exit, Failure>, usize) {
+        let acquire = Only::parse_from(["lease", "ids", "--ttl", "1h"]).acquire;
+        let inner = Arc::new(MemoryStore::new().unwrap());
+        let store = FaultStore::scripted(Arc::clone(&inner) as Arc<dyn Store>, faults);
+        let outcome = block_on(acquire.run_on(&store, interrupted));
+        let pool = ResourceName::new("ids").unwrap();
+        let found = block_on(async { inner.slots(pool).await.map_err(Failure::of_look) }).unwrap();
+        (outcome, found.slots.iter().filter(|slot| slot.occupant.is_some()).count())
+    }
+
+    #[test]
+    fn an_answer_that_was_lost_does_not_take_a_second_slot() {
+        for lost in [Fault::DropReply, Fault::DropRequest] {
+            let (outcome, held) = run([lost], pending());
+            assert_eq!((outcome.unwrap(), held), (Exit::Ok, 1), "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_hears_of_is_taken_back() {
+        let tries = ATTEMPTS as usize + 1;
+        let (outcome, held) = run(std::iter::repeat_n(Fault::DropReply, tries), pending());
+        assert_eq!((outcome.unwrap_err().exit(), held), (Exit::Unreachable, 0));
+    }
+
+    #[test]
+    fn what_was_granted_to_one_who_is_interrupted_is_taken_back() {
+        // After the first request, which is granted, and before the second.
+        let interrupted = async {
+            tokio::task::yield_now().await;
+            Signal::SIGTERM
+        };
+        let (outcome, held) = run([Fault::DropReply], interrupted);
+        assert_eq!(
+            (format!("{:?}", outcome.unwrap_err()), held),
+            (format!("{:?}", Failure::by_signal(Signal::SIGTERM)), 0)
+        );
     }
 }
