@@ -420,10 +420,6 @@ impl Machine {
             ("nothing is acquired beside what is held", !is_call(Call::Acquire) || held.is_none()),
             ("a call is waited for until its limit", self.in_flight.is_none_or(|flight| now < flight.limit)),
             ("a start waits for its time alone", self.give_up_at.is_none() || !self.held_once),
-            (
-                "an end is told once it is known",
-                !matches!(self.phase, Phase::Ended(_)) || self.end().is_some(),
-            ),
         ] {
             debug_assert!(holds, "{name}: {self:?}");
         }
