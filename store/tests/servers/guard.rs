@@ -132,9 +132,8 @@ impl Guarded {
             let id = NOBODY.to_string();
             command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
         }
-        if !self.environment.is_empty() {
-            command.arg("env").args(&self.environment);
-        }
+        // A folder for temporary files of its own: a MariaDB that starts removes what others have in one that they share.
+        command.arg("env").arg(format!("TMPDIR={}", self.folder.display())).args(&self.environment);
         command.arg(program).args(arguments).current_dir(&self.folder);
         command
     }
