@@ -19,3 +19,19 @@ pub trait Clock: Send + Sync {
     /// is asked once, when the store is opened.
     fn identity(&self) -> String;
 }
+
+/// What this machine's clock that nobody can set shows. It goes on while the machine sleeps, but for what is said of `BOOT`.
+#[cfg(any(feature = "sqlite", feature = "_server"))]
+pub(crate) fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(BOOT);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(all(any(feature = "sqlite", feature = "_server"), any(target_os = "linux", target_os = "android")))]
+const BOOT: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+/// Apple's monotonic clock counts sleep. FreeBSD's and NetBSD's do not: there a lease lasts longer by the time slept.
+#[cfg(all(
+    any(feature = "sqlite", feature = "_server"),
+    not(any(target_os = "linux", target_os = "android"))
+))]
+const BOOT: rustix::time::ClockId = rustix::time::ClockId::Monotonic;

@@ -209,9 +209,10 @@ impl Store for RedisStore {
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
         self.run(move |hub| async move {
+            let replies = hub.ask_all(|bucket| hub.requests.list(bucket, &prefix)).await;
             let mut all = Vec::new();
-            for reply in hub.ask_all(|bucket| hub.requests.list(bucket, &prefix)).await? {
-                all.extend(reply.list()?);
+            for reply in replies.map_err(StoreError::nothing_changed)? {
+                all.extend(reply.list().map_err(StoreError::nothing_changed)?);
             }
             all.sort_by(|a, b| a.resource.cmp(&b.resource));
             Ok(all)

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustix::time::{ClockId, clock_gettime};
-
+use crate::clock::since_boot;
 use crate::{Clock, ErrorKind, StoreError};
 
 /// What the time between a request and its answer is counted by.
@@ -57,10 +56,7 @@ struct SinceBoot;
 
 impl Clock for SinceBoot {
     fn now(&self) -> Duration {
-        let now = clock_gettime(ClockId::Boottime);
-        let (seconds, nanos) =
-            (u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0));
-        Duration::new(seconds, nanos)
+        since_boot()
     }
 
     fn wall(&self) -> SystemTime {

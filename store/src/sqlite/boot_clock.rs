@@ -3,8 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use rustix::time::{ClockId, clock_gettime};
-
+use crate::clock::since_boot;
 use crate::{Clock, ErrorKind, StoreError};
 
 /// Counts from the machine's start, also while it sleeps; nobody can set it.
@@ -35,10 +34,7 @@ impl BootClock {
 
 impl Clock for BootClock {
     fn now(&self) -> Duration {
-        let now = clock_gettime(BOOT);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
-        let now = Duration::new(seconds, nanos);
+        let now = since_boot();
         if self.shifted_back { now.saturating_add(self.shift) } else { now.saturating_sub(self.shift) }
     }
 
@@ -50,12 +46,6 @@ impl Clock for BootClock {
         self.identity.clone()
     }
 }
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const BOOT: ClockId = ClockId::Boottime;
-/// Apple's monotonic clock counts sleep. FreeBSD's and NetBSD's do not: there a lease lasts longer by the time slept.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const BOOT: ClockId = ClockId::Monotonic;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn identity() -> Result<String, StoreError> {
