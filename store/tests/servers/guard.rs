@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The user without rights, as whom a server runs where the test is root: most servers refuse to be.
 const NOBODY: u32 = 65_534;
 
+/// What has to be free in memory before a server is put there: one leaves less than half of that there.
+const ROOM: u64 = 2 << 30;
+
 /// A folder for a server, and the process in it.
 pub struct Guarded {
     folder: PathBuf,
@@ -22,6 +25,14 @@ impl Guarded {
     /// An empty folder that belongs to whoever the server is going to be.
     pub fn folder(of: &str) -> Self {
         Self::folder_in(&std::env::temp_dir(), of)
+    }
+
+    /// The same in memory, where there is room for it: for a server of which nothing is asked that has to be on a disk, and
+    /// which would else wait for one at each table that it makes.
+    pub fn folder_in_memory(of: &str) -> Self {
+        let memory = Path::new("/dev/shm");
+        let room = rustix::fs::statvfs(memory).map_or(0, |found| found.f_bavail * found.f_frsize);
+        if room < ROOM { Self::folder(of) } else { Self::folder_in(memory, of) }
     }
 
     /// The same in some place, which that user may look into.

@@ -42,13 +42,17 @@ impl Server {
     /// What makes a server quick that is not going to crash.
     pub const LAX: [&str; 2] = ["--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0"];
 
-    /// The one that the tests of a program share; each has databases of its own. The guard ends it with the program. It is
-    /// never killed, and so does not wait for the disk.
+    /// The one that the tests of a program share; each has databases of its own. The guard ends it with the program.
     pub fn shared(kind: Kind) -> &'static Self {
         static MARIADB: OnceLock<Server> = OnceLock::new();
         static MYSQL: OnceLock<Server> = OnceLock::new();
         let shared = if kind == Kind::MariaDb { &MARIADB } else { &MYSQL };
-        shared.get_or_init(|| Self::start(kind, &Self::LAX))
+        shared.get_or_init(|| Self::start_in_memory("", kind, &[]))
+    }
+
+    /// A new one that is never killed, and so does not wait for the disk, on a machine in some time zone.
+    pub fn start_in_memory(zone: &str, kind: Kind, settings: &[&str]) -> Self {
+        Self::start_at(Guarded::folder_in_memory("mysql"), zone, kind, &[settings, &Self::LAX].concat())
     }
 
     /// A new one, with settings of its own beside those that matter here; it flushes its log as any other.
