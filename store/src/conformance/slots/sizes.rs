@@ -63,6 +63,8 @@ fn resize(context: &Context<'_>) -> Outcome<()> {
     ensure!(set(2)? == Resized::Resized, "the third is free");
     let gone = super::not_renewed(context.renew_slot(&third)?)?;
     ensure!(gone.reason == Rejection::Vacant, "a slot beyond the pool: {gone:?}");
+    let gone = super::super::context::not_released(context.withdraw_slot(3)?)?;
+    ensure!(gone.reason == Rejection::Vacant, "whose slot was cut off has none to withdraw from: {gone:?}");
     let answer = context.revoke_slot(1, None)?;
     ensure!(matches!(answer, crate::Revoked::Burnt(_)), "the second is not revoked: {answer:?}");
     let answer = set(1)?;

@@ -359,7 +359,7 @@ BEGIN
             observed = seen, token = NULL, free_from = seen, label = NULL, window_after = NULL, vacated_token = r_token,
             vacated_owner = p_owner, vacated_how = 3
         WHERE pool = p_pool AND slot = r_slot;
-    ELSEIF r_vacated_owner = p_owner AND r_vacated_how <> 2 THEN
+    ELSEIF r_vacated_owner = p_owner AND r_vacated_how <> 2 AND r_slot < pool_size THEN
         SET code = 'already released';
     ELSE
         SET code = 'vacant';

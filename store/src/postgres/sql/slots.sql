@@ -488,7 +488,8 @@ BEGIN
             observed = at, token = NULL, free_from = at, label = NULL, window_after = NULL,
             vacated_token = r.token, vacated_owner = p_owner, vacated_how = 3
         WHERE t.pool = p_pool AND t.slot = r.slot;
-    ELSIF r.vacated_owner = p_owner AND r.vacated_how <> 2 THEN
+    ELSIF r.vacated_owner = p_owner AND r.vacated_how <> 2
+        AND EXISTS (SELECT 1 FROM {schema}.lease_pool AS p WHERE p.pool = p_pool AND r.slot < p.size) THEN
         answer.code := 'already released';
     ELSE
         answer := {schema}.lease_refusal_1(answer, {schema}.lease_of_slot_1(r), at, 'vacant');
