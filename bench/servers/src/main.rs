@@ -12,6 +12,7 @@
 //! - A peer's connection is driven on a thread of its own, as the store's is, and as programs have it on a runtime with
 //!   several threads.
 
+mod claims;
 mod client;
 mod etcd;
 mod flat;

@@ -90,6 +90,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(behind_a_pooler(&server));
     rows.push(sixteen(&server));
     rows.push(many(&server));
+    rows.push(crate::claims::row(&server));
     rows
 }
 
