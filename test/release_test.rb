@@ -13,7 +13,8 @@ class ReleaseTest < Minitest::Test
   def setup
     @folder = Dir.mktmpdir("release")
     system("git ls-files -z | tar -c --null -T - | tar -x -C #{@folder}", chdir: ROOT, exception: true)
-    change("CHANGELOG.md") { |text| text.sub("## [Unreleased]\n", "\\0\n## [#{VERSION}] - 2026-01-02\n") }
+    # Whether this commit is a release or not.
+    change("CHANGELOG.md") { |text| without_date(text).sub("## [Unreleased]\n", "\\0\n## [#{VERSION}] - 2026-01-02\n") }
     git("init", "--quiet")
     commit
   end
@@ -45,7 +46,7 @@ class ReleaseTest < Minitest::Test
   end
 
   def test_a_change_log_that_says_nothing_of_it
-    change("CHANGELOG.md") { |text| text.sub(/^## \[#{VERSION}\].*\n/, "") }
+    change("CHANGELOG.md") { |text| without_date(text) }
     commit
 
     assert_refused(/no section "## \[#{VERSION}\] - YYYY-MM-DD"/, "--check")
@@ -100,6 +101,8 @@ class ReleaseTest < Minitest::Test
   end
 
   private
+
+  def without_date(text) = text.sub(/^## \[#{VERSION}\].*\n/, "")
 
   def release(*arguments)
     environment = { "PATH" => "#{@folder}.bin:#{ENV.fetch("PATH")}", "SOURCE_DATE_EPOCH" => nil }
