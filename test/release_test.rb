@@ -105,7 +105,7 @@ class ReleaseTest < Minitest::Test
   def without_date(text) = text.sub(/^## \[#{VERSION}\].*\n/, "")
 
   def release(*arguments)
-    environment = { "PATH" => "#{@folder}.bin:#{ENV.fetch("PATH")}", "SOURCE_DATE_EPOCH" => nil }
+    environment = { "PATH" => "#{@folder}.bin:#{ENV.fetch("PATH")}" }
     output, status = Open3.capture2e(environment, "script/release", *arguments, chdir: @folder)
     [output.strip, status.exitstatus]
   end
