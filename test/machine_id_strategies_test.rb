@@ -101,6 +101,28 @@ class MachineIdStrategiesTest < Minitest::Test
     end
   end
 
+  # Each call opens it anew, and a process may go elsewhere, as a daemon does: there is no other pool in which number 0 is
+  # free.
+  def test_a_file_is_the_same_wherever_the_process_is_by_then
+    Dir.mktmpdir do |folder|
+      notices = Thread::Queue.new
+      other = Dir.chdir(folder) do
+        pool = MachineId::PoolLease.new(store: LeaseMachines.open("sqlite:leases.db"), pool: "ids", size: 3)
+        MachineId.start(strategy: pool).tap { start(pool, on_event: notices.method(:push)) }
+      end
+      heard_of(:acquired, notices)
+      Dir.mkdir("#{folder}/elsewhere")
+      Dir.chdir("#{folder}/elsewhere") do
+        @ids.report_lost
+
+        assert_equal 2, heard_of(:acquired, notices).machine_id, "0 is the other's, and 1 cools down"
+        [other, @ids].each(&:stop)
+
+        assert_empty Dir.children(".")
+      end
+    end
+  end
+
   def test_a_pool_in_memory
     LeaseMachines.open("sqlite::memory:") do |leases|
       start(MachineId::PoolLease.new(store: leases, pool: "ids", size: 1, cool_down: 10, identity: "a"))
@@ -191,15 +213,5 @@ class MachineIdStrategiesTest < Minitest::Test
     assert_raises(TypeError) { start(Object.new) }
   ensure
     ENV.delete("LEASE_TEST_POD")
-  end
-
-  private
-
-  def wait_until
-    limit = now + PATIENCE
-    until yield
-      flunk "it did not come to that" if now > limit
-      sleep 0.01
-    end
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "tmpdir"
 require_relative "test_helper"
 require_relative "support/machine_ids"
 
@@ -56,6 +57,33 @@ class MachineIdTermTest < Minitest::Test
     heard_of(:acquired, notices)
 
     assert_equal [8, 8], [@ids.machine_id, machine_of(@ids.next_id)]
+  end
+
+  # Of a new one all numbers would be free, also those that others hold.
+  def test_a_file_that_was_replaced_is_not_asked
+    Dir.mktmpdir do |folder|
+      url = "sqlite:#{folder}/leases.db"
+      notices = Thread::Queue.new
+      LeaseMachines.open(url) do |leases|
+        pool = MachineId::PoolLease.new(store: leases, pool: "ids", size: 1)
+        start(pool, lease_duration: 60, renew_interval: 20, on_event: notices.method(:push))
+      end
+      # It is looked how many are left, and then the file is closed.
+      heard_of(:runs_short, notices)
+      wait_until { !File.exist?("#{folder}/leases.db-wal") }
+      File.rename("#{folder}/leases.db", "#{folder}/kept.db")
+      LeaseMachines.open(url, &:epoch)
+
+      assert_match(/leases\.db was removed or replaced/, heard_of(:not_renewed, notices).message)
+      assert_equal 0, machine_of(@ids.next_id)
+      File.delete("#{folder}/leases.db")
+
+      assert_match(/leases\.db was removed or replaced/, heard_of(:not_renewed, notices).message)
+      File.rename("#{folder}/kept.db", "#{folder}/leases.db")
+
+      assert_equal 0, heard_of(:renewed, notices).machine_id
+      @ids.stop
+    end
   end
 
   # What was done wrong elsewhere: IDs were made for seconds past the lease, or for ever, while a call hung.

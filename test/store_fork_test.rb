@@ -41,6 +41,36 @@ class StoreForkTest < Minitest::Test
     assert_equal :occupied, @leases.acquire("job", ttl: 1).reason
   end
 
+  # A daemon's folder is the root.
+  def test_a_child_in_another_folder_has_the_same_file
+    leases = Dir.chdir(@folder) { LeaseMachines.open("sqlite:leases.db") }
+    @leases.acquire("job", ttl: 3600)
+    Dir.mkdir("#{@folder}/elsewhere")
+    seen = in_child do
+      Dir.chdir("#{@folder}/elsewhere")
+      [leases.acquire("job", ttl: 1).reason, Dir.children(".")]
+    end
+
+    assert_equal [:occupied, []], seen
+  end
+
+  def test_a_file_that_was_replaced_is_not_opened_again
+    @leases.acquire("job", ttl: 3600)
+    refused = lambda do
+      assert_match(/removed or replaced since/, assert_raises(Refused) { @leases.acquire("job", ttl: 1) }.message)
+    end
+    in_child { nil } # for which it is closed
+    File.rename("#{@folder}/leases.db", "#{@folder}/kept.db")
+    refused.call
+
+    assert_equal ["kept.db"], Dir.children(@folder)
+    LeaseMachines.open(@url, &:epoch)
+    refused.call
+    File.rename("#{@folder}/kept.db", "#{@folder}/leases.db")
+
+    assert_equal :occupied, @leases.acquire("job", ttl: 1).reason
+  end
+
   def test_a_store_that_was_never_used_again_is_left_alone
     in_child { @leases = nil and GC.start }
     in_child { @leases.close }

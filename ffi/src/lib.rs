@@ -16,6 +16,7 @@ mod cadence;
 mod checkpoint;
 mod errors;
 mod fence;
+mod file;
 mod gvl;
 mod holder;
 mod lease;

@@ -16,6 +16,7 @@ use lease_machines_id::Lent;
 use lease_machines_os::PerProcess;
 use lease_machines_store::{self as engine, ErrorKind, StoreError};
 
+use crate::file::File;
 use crate::process::{self, Own, Process};
 use crate::sqlite;
 
@@ -37,7 +38,8 @@ static FORKING: PerProcess<AtomicUsize> = PerProcess::new();
 pub(crate) struct Slot {
     /// It may have a password in it, and is shown to nobody.
     url: String,
-    create: bool,
+    /// What was opened first, and is to be opened again.
+    file: Option<File>,
     /// Used by threads that have Ruby's lock alone, as whoever forks has: so no child finds it held.
     opened: Mutex<Option<Arc<Live>>>,
     closed: AtomicBool,
@@ -48,6 +50,13 @@ pub(crate) struct Slot {
 pub(crate) struct Live(Own<(Arc<dyn engine::Store>, Arc<Presence>)>);
 
 impl Live {
+    fn new(store: Arc<dyn engine::Store>, presence: Presence) -> Arc<Self> {
+        let can = store.capabilities();
+        let has_file = can.engine == "sqlite" && can.durable;
+        let presence = if has_file { presence } else { presence.without_file() };
+        Arc::new(Self(Own::new((store, Arc::new(presence)))))
+    }
+
     /// Whether it is this process's.
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
@@ -145,18 +154,28 @@ impl Drop for Presence {
 }
 
 impl Slot {
-    pub(crate) fn new(url: String, create: bool) -> Self {
-        Self { url, create, opened: Mutex::default(), closed: AtomicBool::new(false) }
+    /// Opens the store at a URL, which from then on is this one. It may block.
+    pub(crate) fn of(
+        url: String,
+        create: bool,
+        presence: Presence,
+    ) -> Result<(Arc<Self>, Arc<Live>), StoreError> {
+        sqlite::check(&url)?;
+        let path = File::path_of(&url);
+        let store = if create { engine::open(&url) } else { engine::open_existing(&url) }?;
+        let live = Live::new(store, presence);
+        let file = if live.has_file() { Some(File::opened(path?, &url)?) } else { None };
+        Ok((Arc::new(Self { url, file, opened: Mutex::default(), closed: AtomicBool::new(false) }), live))
     }
 
-    /// Opens it for this process. It may block.
+    /// Opens it for this process, and a file only if it is still the same. It may block.
     pub(crate) fn open(&self, presence: Presence) -> Result<Arc<Live>, StoreError> {
         sqlite::check(&self.url)?;
-        let store = if self.create { engine::open(&self.url) } else { engine::open_existing(&self.url) }?;
-        let can = store.capabilities();
-        let has_file = can.engine == "sqlite" && can.durable;
-        let presence = if has_file { presence } else { presence.without_file() };
-        Ok(Arc::new(Live(Own::new((store, Arc::new(presence))))))
+        let store = match &self.file {
+            Some(file) => file.open_again(),
+            None => engine::open(&self.url),
+        };
+        Ok(Live::new(store?, presence))
     }
 
     /// Puts it in its place, unless another thread was faster: all have to use the same. Where files are being closed for a

@@ -52,9 +52,10 @@ pub(crate) fn define(ruby: &Ruby, class: RClass) -> Result<(), Error> {
 }
 
 fn open(ruby: &Ruby, class: RClass, url: RString, create: bool) -> Result<Obj<Store>, Error> {
-    let store = Store(Arc::new(Slot::new(text(ruby, "url", url)?, create)));
-    store.store(ruby)?;
-    Ok(ruby.obj_wrap_as(store, class))
+    let (url, presence) = (text(ruby, "url", url)?, begin(ruby)?);
+    let (slot, live) = blocking(ruby, move || Slot::of(url, create, presence))?;
+    slot.put(live);
+    Ok(ruby.obj_wrap_as(Store(slot), class))
 }
 
 fn migrate(ruby: &Ruby, _: Value, url: RString) -> Result<Symbol, Error> {

@@ -15,7 +15,8 @@ module LeaseMachines # rubocop:disable Style/Documentation
     #
     # With a block it is closed at the end of the block, whose value is returned.
     #
-    # @param url [String] +sqlite:PATH+, +sqlite::memory:+, or one of the other engines'
+    # @param url [String] +sqlite:PATH+, from the folder that is the current one now, +sqlite::memory:+, or one of the other
+    #   engines'
     # @param create [Boolean] whether a file that is missing or empty is set up; a server is set up by {migrate} alone
     # @param options [Hash{Symbol => Object}]
     # @yieldparam leases [Store]

@@ -58,6 +58,14 @@ module MachineIds
     flunk "nothing was heard of #{name}"
   end
 
+  def wait_until
+    limit = now + PATIENCE
+    until yield
+      flunk "it did not come to that" if now > limit
+      sleep 0.01
+    end
+  end
+
   def machine_of(id) = MachineId::Layout.default.decode(id).machine_id
 
   def now = Process.clock_gettime(Process::CLOCK_BOOTTIME)

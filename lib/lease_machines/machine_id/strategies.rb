@@ -63,7 +63,8 @@ module LeaseMachines
     #
     #   LeaseMachines::MachineId::PoolLease.new(store: leases, pool: "order-ids", size: 512)
     #
-    # The store may be closed once it has started. A file is opened for each call anew.
+    # The store may be closed once it has started. A file is opened for each call anew. Where it was removed or replaced, no
+    # number of another is taken: the one that is held can be used until its lease is over.
     #
     # @!attribute [r] store
     #   @return [Store] any but etcd's, which keeps no pools so far
