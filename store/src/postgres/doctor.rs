@@ -85,12 +85,10 @@ fn settings(row: &Row, findings: &mut Vec<Finding>) -> Result<(), tokio_postgres
         Finding::fine("isolation", isolation)
     } else {
         Finding::new(
-            Severity::Warning,
+            Severity::Note,
             "isolation",
-            format!(
-                "{isolation}: of two decisions at once on one resource, one fails and is asked for again"
-            ),
-            "ALTER ROLE … SET default_transaction_isolation = 'read committed'",
+            format!("{isolation}: each decision is put into a transaction at read committed"),
+            "ALTER ROLE … SET default_transaction_isolation = 'read committed' spares the server that",
         )
     });
     findings.push(role(row.try_get(6)?, row.try_get(10)?));

@@ -50,10 +50,17 @@ pub(super) fn failed(place: &Place, doing: &str, error: Error) -> StoreError {
     if ended { result } else { result.nothing_changed() }
 }
 
+/// The functions refuse, before they do anything, a transaction that is stricter than READ COMMITTED.
+pub(super) fn is_too_strict(code: &SqlState) -> bool {
+    code.code() == "LM002"
+}
+
 fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
     const NOT_SET_UP: &str = "it was never set up, or was wiped (`lease migrate` sets it up): ";
     const SHAPE: &str = "the tables or functions are not those that this program knows: ";
     const STANDBY: &str = "it is a standby or read-only, expected the primary: ";
+    const TOO_STRICT: &str = "a decision would not see what is committed while it waits (set default_transaction_isolation to \
+                              'read committed' for the role): ";
     match *code {
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
@@ -76,6 +83,7 @@ fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
         SqlState::INVALID_CATALOG_NAME => (ErrorKind::Configuration, ""),
         SqlState::DISK_FULL => (ErrorKind::Storage, "its disk is full, make room: "),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => (ErrorKind::Damaged, ""),
+        _ if is_too_strict(code) => (ErrorKind::Configuration, TOO_STRICT),
         // The function that opens an epoch, before a clock that is wrong.
         _ if code.code() == "LM001" => (ErrorKind::Configuration, ""),
         _ => match code.code().get(..2) {

@@ -15,7 +15,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::answer;
 use super::calls::{Call, Calls, Parameter};
-use super::failure::{Place, failed, not_connected};
+use super::failure::{Place, failed, is_too_strict, not_connected};
 use super::options::PostgresOptions;
 use super::schema;
 use crate::owner::random;
@@ -36,6 +36,8 @@ pub(super) struct Link {
     /// Nobody stands between: a statement may be given a name, which stays on this connection.
     direct: bool,
     prepared: Mutex<HashMap<Call, Statement>>,
+    /// The session's transactions are stricter than READ COMMITTED.
+    strict: AtomicBool,
     /// The server has answered without the standbys that it was set to wait for.
     unsynced: Arc<AtomicBool>,
     task: Option<AbortHandle>,
@@ -80,7 +82,7 @@ impl Link {
             let tag = format!("{:016x}", random()?);
             let mut config = target.config.clone();
             let asked = config.get_options().unwrap_or_default();
-            // Under a stricter isolation decisions on one resource fail instead of waiting for each other.
+            // At a stricter level the functions refuse. Where nobody can ask for one here, each call does: see `unnamed`.
             config.options(format!(
                 "{asked} -c lease_machines.tag={tag} -c default_transaction_isolation=read\\ committed \
                  -c statement_timeout={}",
@@ -116,13 +118,17 @@ impl Link {
             }
         });
         let task = Some(task.abort_handle());
-        Ok(Self { client, direct: false, prepared: Mutex::default(), unsynced, task })
+        Ok(Self { task, ..Self::with(client, unsynced) })
     }
 
     /// A connection of the user's own, of which nobody here knows who stands between.
     pub(super) fn of(client: Client) -> Self {
-        let unsynced = Arc::new(AtomicBool::new(false));
-        Self { client, direct: false, prepared: Mutex::default(), unsynced, task: None }
+        Self::with(client, Arc::default())
+    }
+
+    fn with(client: Client, unsynced: Arc<AtomicBool>) -> Self {
+        let strict = AtomicBool::new(false);
+        Self { client, direct: false, prepared: Mutex::default(), strict, unsynced, task: None }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -224,7 +230,7 @@ impl Link {
         if !self.direct {
             let typed: Vec<(&(dyn ToSql + Sync), Type)> =
                 parameters.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect();
-            return self.client.query_typed(text, &typed).await;
+            return self.unnamed(text, &typed).await;
         }
         let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&call).cloned();
         let statement = match known {
@@ -240,6 +246,28 @@ impl Link {
         let values: Vec<&(dyn ToSql + Sync)> =
             parameters.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync)).collect();
         self.client.query(&statement, &values).await
+    }
+
+    /// Where the session's transactions are too strict for a decision, which its refusal says, each statement is put into one
+    /// that says its own level. All of it is sent at once, as one round trip; nothing stays open, whatever becomes of this
+    /// future.
+    async fn unnamed(&self, text: &str, typed: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Error> {
+        if !self.strict.load(Ordering::Relaxed) {
+            match self.client.query_typed(text, typed).await {
+                Err(error) if error.code().is_some_and(is_too_strict) => {
+                    self.strict.store(true, Ordering::Relaxed);
+                }
+                answer => return answer,
+            }
+        }
+        let (_, rows, ended) = tokio::join!(
+            biased;
+            self.client.query_typed("BEGIN ISOLATION LEVEL READ COMMITTED", &[]),
+            self.client.query_typed(text, typed),
+            self.client.query_typed("COMMIT", &[]),
+        );
+        // Where none was begun, the functions have refused again. The answer counts once it is committed.
+        rows.and_then(|rows| ended.map(|_| rows))
     }
 
     /// The last answer is not where the server was set to have it before it answers.

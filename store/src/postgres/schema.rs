@@ -12,10 +12,18 @@ use crate::{ErrorKind, Migration, StoreError};
 pub(super) const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("sql/tables.sql");
-/// Pools: tables and functions, with [`PARTS`] to be put in.
+/// Pools: tables and functions.
 const SLOTS: &str = include_str!("sql/slots.sql");
-/// What several functions of pools say: what every slot has that a claim may get, and how a slot is locked that the pool has.
-const PARTS: [(&str, &str); 2] = [
+/// What several functions say: that they see what is committed while they wait, what every slot has that a claim may get, and
+/// how a slot is locked that the pool has.
+const PARTS: [(&str, &str); 3] = [
+    (
+        "{level}",
+        "IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'found a transaction at %, expected read committed', current_setting('transaction_isolation')
+            USING ERRCODE = 'LM002';
+    END IF;",
+    ),
     (
         "{able}",
         "t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
@@ -38,10 +46,11 @@ pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(5499238160278634341)
 
 /// All that a migrate carries out, as one transaction, and the rights that a role needs, as comments.
 pub(super) fn migration(quoted_schema: &str) -> String {
-    let slots = PARTS.iter().fold(SLOTS.to_owned(), |text, (name, part)| text.replace(name, part));
     let script = format!(
-        "BEGIN;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{slots}\n{MARKS}\n{FIRST}\nCOMMIT;\n\n{GRANTS}"
+        "BEGIN ISOLATION LEVEL READ COMMITTED;\nSET LOCAL statement_timeout = 0;\n{LOCK}\n{TABLES}\n{FUNCTIONS}\n{SLOTS}\n{MARKS}\n\
+         {FIRST}\nCOMMIT;\n\n{GRANTS}"
     );
+    let script = PARTS.iter().fold(script, |text, (name, part)| text.replace(name, part));
     script.replace("{schema}", quoted_schema).replace("{version}", &VERSION.to_string())
 }
 

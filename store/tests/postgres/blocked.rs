@@ -29,6 +29,17 @@ pub fn patient(schema: &str) -> PostgresStore {
 /// Does something to the row in a transaction, has `asked` begin meanwhile, and ends the transaction when the lease is
 /// over and the request is seen to wait.
 pub fn while_blocked<T: Send>(schema: &str, harm: &str, end: &str, asked: impl FnOnce() -> T + Send) -> T {
+    behind(TTL + Duration::from_millis(100), schema, harm, end, asked)
+}
+
+/// The same, as soon as that has taken so long.
+pub fn behind<T: Send>(
+    least: Duration,
+    schema: &str,
+    harm: &str,
+    end: &str,
+    asked: impl FnOnce() -> T + Send,
+) -> T {
     let server = Server::shared();
     let say = harmed(schema, harm);
     let waiting = format!(
@@ -37,7 +48,7 @@ pub fn while_blocked<T: Send>(schema: &str, harm: &str, end: &str, asked: impl F
     thread::scope(|scope| {
         let asking = scope.spawn(asked);
         let begun = Instant::now();
-        while begun.elapsed() < TTL + Duration::from_millis(100) || server.sql(&waiting).is_empty() {
+        while begun.elapsed() < least || server.sql(&waiting).is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for the row");
             thread::sleep(Duration::from_millis(10));
         }
@@ -46,7 +57,7 @@ pub fn while_blocked<T: Send>(schema: &str, harm: &str, end: &str, asked: impl F
     })
 }
 
-const LOCKED: &str = "SELECT FROM {schema}.lease_row FOR UPDATE";
+pub const LOCKED: &str = "SELECT FROM {schema}.lease_row FOR UPDATE";
 const UPDATED: &str = "UPDATE {schema}.lease_row SET label = 'touched'";
 const INSERTED: &str = "INSERT INTO {schema}.lease_row (name, last_issued, observed) VALUES ('job', 0, 0)";
 

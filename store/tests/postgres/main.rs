@@ -12,6 +12,7 @@ mod fence;
 #[path = "../common/short.rs"]
 mod help;
 mod history;
+mod hostile;
 mod marks;
 mod mutants;
 mod pooler;

@@ -10,6 +10,7 @@ use lease_machines_store::{Renewed, StoreError, migration_sql};
 use crate::blocked::{expiry_counts_from_after_the_wait, grant_lasts_from_after_the_wait};
 use crate::conformance::InSchema;
 use crate::help::{claim_for, granted, lease};
+use crate::hostile::withdrawal_during_the_wait_counts;
 use crate::servers::postgres::{Server, fresh_name};
 use crate::slots::{
     expiry_of_a_slot_counts_from_after_the_wait, locked_slots_are_passed_over,
@@ -31,6 +32,8 @@ enum By {
     BlockedSlot,
     /// A claim that is not committed yet when its owner withdraws.
     Withdrawal,
+    /// A claim that waits for its owner's withdrawal, where the session's transactions are strict.
+    Strict,
 }
 
 /// What is broken, as (found, put in its place), and what notices it.
@@ -38,6 +41,14 @@ type Mutant = (&'static str, &'static [(&'static str, &'static str)], By);
 
 const MUTANTS: &[Mutant] = &[
     ("the clock of the transaction", &[("clock_timestamp()", "now()")], By::BlockedRenewal),
+    (
+        "a decision in any transaction",
+        &[(
+            "IF current_setting('transaction_isolation') <> 'read committed' THEN\n        RAISE EXCEPTION 'found",
+            "IF false THEN\n        RAISE EXCEPTION 'found",
+        )],
+        By::Strict,
+    ),
     (
         "the clock of a renewal read before the lock",
         &[
@@ -440,6 +451,9 @@ fn every_mutant_is_caught() {
             }),
             By::Withdrawal => caught("a withdrawn owner holds a slot", &|| {
                 withdrawal_comes_before_or_after_a_claim(|| set_up(changes))
+            }),
+            By::Strict => caught("granted to an owner that has withdrawn", &|| {
+                withdrawal_during_the_wait_counts(0, || set_up(changes))
             }),
             By::ClockSetBack => caught("renewed ", &|| a_clock_that_is_set_back_revives_nothing_in(changes)),
         };

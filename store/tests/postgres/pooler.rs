@@ -20,20 +20,25 @@ fn pooler() -> &'static Pooler {
 }
 
 fn url(port: u16, schema: &str) -> String {
-    format!("postgres://lease@127.0.0.1:{port}/postgres?schema={schema}&sslmode=disable")
+    url_of("postgres", port, schema)
 }
 
-struct Pooled;
+fn url_of(database: &str, port: u16, schema: &str) -> String {
+    format!("postgres://lease@127.0.0.1:{port}/{database}?schema={schema}&sslmode=disable")
+}
+
+/// In this database of the pooler's.
+struct Pooled(&'static str);
 
 struct Behind(Arc<PostgresStore>, String);
 
 impl Subject for Pooled {
     fn name(&self) -> String {
-        "postgres behind PgBouncer".to_owned()
+        format!("postgres behind PgBouncer, database {}", self.0)
     }
 
     fn fresh(&self) -> Result<Box<dyn Fixture>, StoreError> {
-        let url = url(pooler().port, &Server::shared().fresh().0);
+        let url = url_of(self.0, pooler().port, &Server::shared().fresh().0);
         Ok(Box::new(Behind(Arc::new(PostgresStore::open(&url)?), url)))
     }
 }
@@ -62,7 +67,12 @@ impl Fixture for Behind {
 
 #[test]
 fn passes_behind_a_pooler() {
-    check(&conformance::run(&Pooled), 94, 5);
+    check(&conformance::run(&Pooled("postgres")), 94, 5);
+}
+
+#[test]
+fn passes_behind_a_pooler_of_serializable_sessions() {
+    check(&conformance::run(&Pooled("serializable")), 94, 5);
 }
 
 #[test]

@@ -15,18 +15,21 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Few connections to the server for many of its clients: consecutive requests of one client meet different ones.
+    /// Few connections to the server for many of its clients: consecutive requests of one client meet different ones. Those
+    /// to the database `serializable` are to the same one, and have transactions of that kind.
     pub fn start(server: u16, settings: &str) -> Self {
         let guarded = Guarded::folder("pgbouncer");
         let port = free_port();
+        let server = format!("user=lease dbname=postgres host=127.0.0.1 port={server}");
         guarded.write(
             "pgbouncer.ini",
             &format!(
-                "[databases]\n* = host=127.0.0.1 port={server}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+                "[databases]\npostgres = {server}\n\
+                 serializable = {server} connect_query='SET default_transaction_isolation = serializable'\n\
+                 [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
                  unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 500\n\
                  {settings}\n[users]\n"
-            )
-            .replace("[databases]\n* =", "[databases]\npostgres = user=lease dbname=postgres"),
+            ),
         );
         let mut pooler = Self { guarded, port };
         pooler.up();

@@ -1,6 +1,6 @@
 //! Stands between a client and a server, counts what is asked, and does harm when told to.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ enum Speaks {
 
 struct Shared {
     speaks: Speaks,
-    /// Messages after which a client waits for an answer: each is a round trip.
+    /// Packets after which a client waits for an answer: each is a round trip.
     asked: AtomicU64,
     named: AtomicU64,
     harm: AtomicU8,
@@ -83,16 +83,18 @@ impl Proxy {
     }
 }
 
-fn requests(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+fn requests(from: TcpStream, mut to: TcpStream, shared: &Shared) {
     let mut started = false;
-    while let Some(message) = shared.speaks.read(&mut from, started) {
+    let mut packets = BufReader::new(&from);
+    while let Some(message) = shared.speaks.read(&mut packets, started) {
         // What a connection begins with is no request.
         started = match shared.speaks {
             Speaks::Postgres => started,
             Speaks::MySql => started || message[3] == 0,
         };
         let (asked, named) = shared.speaks.meaning(&message);
-        if started && asked {
+        // What came with others goes out with them.
+        if started && asked && packets.buffer().is_empty() {
             shared.asked.fetch_add(1, Ordering::SeqCst);
         }
         if started && named {
@@ -125,7 +127,7 @@ fn answers(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
 }
 
 impl Speaks {
-    fn read(self, from: &mut TcpStream, started: bool) -> Option<Vec<u8>> {
+    fn read(self, from: &mut impl Read, started: bool) -> Option<Vec<u8>> {
         match self {
             Self::Postgres => {
                 // The first message of a connection has no kind in front of its length.
@@ -157,7 +159,7 @@ impl Speaks {
     }
 }
 
-fn rest(from: &mut TcpStream, mut message: Vec<u8>, length: usize) -> Option<Vec<u8>> {
+fn rest(from: &mut impl Read, mut message: Vec<u8>, length: usize) -> Option<Vec<u8>> {
     let begun = message.len();
     message.resize(begun + length, 0);
     from.read_exact(&mut message[begun..]).ok()?;

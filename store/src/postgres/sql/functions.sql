@@ -2,6 +2,9 @@
 -- holds for the store, read the clock, decide, write. A name without a row has nothing to lock, so that whoever may have
 -- to write it makes an empty row first; one that stays empty is taken away again.
 --
+-- What is read behind the lock has to be the latest there is. At a stricter level than READ COMMITTED it would be what there
+-- was before the lock was waited for: there they refuse.
+--
 -- The number at the end of a name is the version of its meaning: a later program brings others beside them.
 
 -- What a decision reads the clock by. It is not now(): that stands still since the transaction began.
@@ -151,6 +154,7 @@ DECLARE
     at bigint;
     last bigint;
 BEGIN
+    {level}
     setting := set_config('lock_timeout', p_wait::text, true);
     SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
@@ -303,6 +307,7 @@ DECLARE
     at bigint;
     until bigint;
 BEGIN
+    {level}
     setting := set_config('lock_timeout', p_wait::text, true);
     IF p_skip THEN
         SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE SKIP LOCKED;
@@ -371,6 +376,7 @@ DECLARE
     renewed bigint[];
     asked record;
 BEGIN
+    {level}
     PERFORM {schema}.lease_durable_1(true);
     SELECT array_agg(l.ctid) INTO locked FROM (
         SELECT t.ctid FROM {schema}.lease_row AS t WHERE t.name = ANY (p_names) ORDER BY t.name FOR UPDATE SKIP LOCKED
@@ -427,6 +433,7 @@ DECLARE
     wall bigint;
     at bigint;
 BEGIN
+    {level}
     setting := set_config('lock_timeout', p_wait::text, true);
     SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t;
@@ -493,6 +500,7 @@ DECLARE
     wall bigint;
     at bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
@@ -550,6 +558,7 @@ DECLARE
     burnt bigint;
     place integer;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     SELECT * INTO r FROM {schema}.lease_row AS t WHERE t.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
@@ -616,6 +625,7 @@ DECLARE
     greatest_token bigint;
     removed bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     PERFORM {schema}.lease_durable_1(true);
     -- Every first grant takes this lock before it reads the floor, and keeps it to its commit.
@@ -652,6 +662,7 @@ DECLARE
     leap CONSTANT bigint := 4294967296;
     most CONSTANT bigint := 9223372036854775807;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     PERFORM {schema}.lease_durable_1(true);
     SELECT * INTO STRICT s FROM {schema}.lease_store AS t FOR UPDATE;

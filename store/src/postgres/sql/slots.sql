@@ -218,6 +218,7 @@ DECLARE
     reserved bigint;
     begins bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     LOCK TABLE {schema}.lease_pool IN ROW SHARE MODE;
     SELECT p.size INTO o_size FROM {schema}.lease_pool AS p WHERE p.pool = p_pool;
@@ -365,6 +366,7 @@ DECLARE
     reserved bigint;
     begins bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     {lock_slot}
     SELECT t.* INTO STRICT s FROM {schema}.lease_store AS t;
@@ -423,6 +425,7 @@ DECLARE
     wall bigint;
     at bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     {lock_slot}
     SELECT t.* INTO STRICT s FROM {schema}.lease_store AS t;
@@ -471,6 +474,7 @@ DECLARE
     wall bigint;
     at bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     -- A claim that it is to take away is through by now, or comes when this is committed.
     LOCK TABLE {schema}.lease_pool IN EXCLUSIVE MODE;
@@ -516,6 +520,7 @@ DECLARE
     burnt bigint;
     next_place integer;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     {lock_slot}
     SELECT t.* INTO STRICT s FROM {schema}.lease_store AS t;
@@ -572,6 +577,7 @@ RETURNS TABLE (o_slot integer, o_remaining bigint) LANGUAGE plpgsql AS $lease$
 DECLARE
     now bigint;
 BEGIN
+    {level}
     PERFORM set_config('lock_timeout', p_wait::text, true);
     PERFORM {schema}.lease_durable_1(true);
     LOCK TABLE {schema}.lease_pool IN EXCLUSIVE MODE;
