@@ -1,14 +1,16 @@
-//! Sessions whose defaults are not what the functions need.
+//! Sessions whose defaults are not what the functions need, and clocks that are read in a time zone.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lease_machines::OwnerId;
+use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, ErrorKind, PoolClaim, PostgresOptions, PostgresStore, Store};
+use lease_machines_store::{
+    Acquired, Claimed, Ending, ErrorKind, PoolClaim, PostgresOptions, PostgresStore, Store, Unclaimed,
+};
 use tokio_postgres::Config;
 
 use crate::blocked::{LOCKED, behind};
-use crate::help::{claim, granted, lease};
+use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::postgres::{Server, runtime};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -93,5 +95,51 @@ fn each_function_that_decides_refuses_what_is_stricter() {
             let told = error.as_db_error().unwrap().message();
             assert!(told.contains(&level.to_lowercase()) && told.contains("read committed"), "{told}");
         }
+    }
+}
+
+#[test]
+fn a_session_in_another_zone_changes_nothing() {
+    zones_change_nothing(|| Server::shared().fresh().0);
+}
+
+/// In schemas that are set up in this way.
+pub fn zones_change_nothing(fresh: impl Fn() -> String) {
+    let schema = fresh();
+    let server = Server::shared();
+    let [east, west] = [("east", "14"), ("west", "-11")].map(|(side, hours)| {
+        let role = format!("{side}_{schema}");
+        server
+            .sql(&format!("CREATE ROLE {role} SUPERUSER LOGIN; ALTER ROLE {role} SET timezone = '{hours}'"));
+        PostgresStore::open(&server.url(&schema).replace("lease@", &format!("{role}@"))).unwrap()
+    });
+    let is_now = |told: SystemTime| {
+        let off = told.duration_since(SystemTime::now()).unwrap_or_else(|error| error.duration());
+        assert!(off < Duration::from_secs(60), "{off:?} off");
+    };
+    for (name, owner, here, there) in [("a", 1, &west, &east), ("b", 2, &east, &west)] {
+        let held = granted(here, claim_for(name, owner, HOUR));
+        assert_eq!(held.ttl, HOUR);
+        let answer = block_on(there.acquire(claim(name, 9))).unwrap();
+        let Acquired::Rejected(why) = answer else { panic!("{name} was free at once: {answer:?}") };
+        assert_eq!(why.reason, Rejection::Occupied);
+        let left = why.occupant.unwrap().remaining;
+        assert!(left <= HOUR && left > HOUR - Duration::from_secs(60), "{left:?}");
+        let told = block_on(there.history(claim(name, owner).resource, 1)).unwrap().remove(0);
+        is_now(told.granted_at);
+        is_now(told.ends_at - HOUR);
+
+        let slot = |owner: u64| {
+            PoolClaim::new(claim(&format!("{name}-ids"), 1).resource, 1, OwnerId::new(owner), HOUR)
+                .with_id_time()
+        };
+        let Claimed::Granted(held) = block_on(here.claim_slot(slot(owner))).unwrap() else {
+            panic!("no slot")
+        };
+        is_now(SystemTime::UNIX_EPOCH + held.window.unwrap().until - HOUR);
+        let answer = block_on(there.claim_slot(slot(9))).unwrap();
+        let Claimed::Rejected(Unclaimed::Exhausted { .. }) = answer else {
+            panic!("the slot was free at once: {answer:?}")
+        };
     }
 }

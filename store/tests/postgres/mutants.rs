@@ -10,7 +10,7 @@ use lease_machines_store::{Renewed, StoreError, migration_sql};
 use crate::blocked::{expiry_counts_from_after_the_wait, grant_lasts_from_after_the_wait};
 use crate::conformance::InSchema;
 use crate::help::{claim_for, granted, lease};
-use crate::hostile::withdrawal_during_the_wait_counts;
+use crate::hostile::{withdrawal_during_the_wait_counts, zones_change_nothing};
 use crate::servers::postgres::{Server, fresh_name};
 use crate::slots::{
     expiry_of_a_slot_counts_from_after_the_wait, locked_slots_are_passed_over,
@@ -34,6 +34,8 @@ enum By {
     Withdrawal,
     /// A claim that waits for its owner's withdrawal, where the session's transactions are strict.
     Strict,
+    /// Sessions in two time zones.
+    Zones,
 }
 
 /// What is broken, as (found, put in its place), and what notices it.
@@ -41,6 +43,7 @@ type Mutant = (&'static str, &'static [(&'static str, &'static str)], By);
 
 const MUTANTS: &[Mutant] = &[
     ("the clock of the transaction", &[("clock_timestamp()", "now()")], By::BlockedRenewal),
+    ("the clock of the session's zone", &[("clock_timestamp()", "clock_timestamp()::timestamp")], By::Zones),
     (
         "a decision in any transaction",
         &[(
@@ -455,6 +458,7 @@ fn every_mutant_is_caught() {
             By::Strict => caught("granted to an owner that has withdrawn", &|| {
                 withdrawal_during_the_wait_counts(0, || set_up(changes))
             }),
+            By::Zones => caught("free at once", &|| zones_change_nothing(|| set_up(changes))),
             By::ClockSetBack => caught("renewed ", &|| a_clock_that_is_set_back_revives_nothing_in(changes)),
         };
         if !seen {
