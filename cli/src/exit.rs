@@ -31,7 +31,7 @@ exits! {
     Usage = 64 "the command line is wrong",
     Unreachable = 69 "the store cannot be reached, or not be written now: try again",
     Held = 75 "another holds the resource, and the wait is over",
-    Denied = 77 "the store refused us: rights, password",
+    Denied = 77 "the store, or the database of a fence, refused us: rights, password",
     Configuration = 78 "configuration: no store, a wrong URL, a missing, newer or damaged schema",
     Lost = 79 "the lease was lost while the command ran, or gone before it was released, renewed or fenced",
     MaxHold = 124 "ended by --max-hold",
@@ -74,7 +74,10 @@ pub(crate) const fn of_guard(kind: lease_machines_store::GuardErrorKind) -> Exit
         }
         GuardErrorKind::OutOfRange { .. } => Exit::Usage,
         GuardErrorKind::Busy | GuardErrorKind::Serialization | GuardErrorKind::Database => Exit::Unreachable,
-        GuardErrorKind::NotSetUp | GuardErrorKind::Poisoned { .. } => Exit::Configuration,
+        GuardErrorKind::Permission => Exit::Denied,
+        GuardErrorKind::NotSetUp | GuardErrorKind::Configuration | GuardErrorKind::Poisoned { .. } => {
+            Exit::Configuration
+        }
         _ => Exit::Failed,
     }
 }

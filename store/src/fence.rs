@@ -172,6 +172,8 @@ pub enum GuardErrorKind {
     NotSetUp,
     /// The database does not let this user look at the mark, or write it.
     Permission,
+    /// The database that is named is not there, or is none in which marks could be. Said by [`Marks`] alone.
+    Configuration,
     /// The database failed.
     Database,
 }
@@ -312,6 +314,7 @@ pub(crate) fn refused(error: GuardError) -> StoreError {
         GuardErrorKind::Busy | GuardErrorKind::Serialization => ErrorKind::Busy,
         GuardErrorKind::NotSetUp => ErrorKind::NotSetUp,
         GuardErrorKind::Permission => ErrorKind::Permission,
+        GuardErrorKind::Configuration => ErrorKind::Configuration,
         GuardErrorKind::OutOfRange { .. } => ErrorKind::Request,
         _ => ErrorKind::Storage,
     };
@@ -323,7 +326,31 @@ pub(crate) fn not_asked(error: StoreError) -> GuardError {
     let kind = match error.kind() {
         ErrorKind::Busy => GuardErrorKind::Busy,
         ErrorKind::Permission => GuardErrorKind::Permission,
+        ErrorKind::NotSetUp => GuardErrorKind::NotSetUp,
+        ErrorKind::Configuration | ErrorKind::Schema | ErrorKind::Damaged => GuardErrorKind::Configuration,
         _ => GuardErrorKind::Database,
     };
     GuardError::new(kind, error.to_string()).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_could_not_ask_hears_why_as_of_a_store() {
+        for (kind, guard) in [
+            (ErrorKind::Busy, GuardErrorKind::Busy),
+            (ErrorKind::Permission, GuardErrorKind::Permission),
+            (ErrorKind::NotSetUp, GuardErrorKind::NotSetUp),
+            (ErrorKind::Configuration, GuardErrorKind::Configuration),
+            (ErrorKind::Schema, GuardErrorKind::Configuration),
+            (ErrorKind::Damaged, GuardErrorKind::Configuration),
+            (ErrorKind::Unreachable, GuardErrorKind::Database),
+            (ErrorKind::Storage, GuardErrorKind::Database),
+        ] {
+            let told = not_asked(StoreError::new(kind, "the server"));
+            assert_eq!((told.kind(), told.to_string().as_str()), (guard, "the server"));
+        }
+    }
 }

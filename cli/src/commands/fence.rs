@@ -33,7 +33,8 @@ enum What {
 /// Which mark.
 #[derive(Args, Debug)]
 struct Where {
-    /// The database that is protected, where it is not the store itself: sqlite:PATH, postgres://…, mysql://… or redis://…
+    /// The database that is protected, where it is not the store itself: sqlite:PATH, postgres://…, mysql://…,
+    /// redis://… or etcd://…
     #[arg(long, value_name = "URL")]
     fence: Option<String>,
 

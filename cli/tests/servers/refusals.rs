@@ -14,11 +14,12 @@ const PASSWORD: &str = "s3cret";
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Each kind of command: one that looks, that decides, that runs, that raises a mark, and the operator's.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "ls",
     "acquire r --ttl 1m",
     "run -n r -- touch started",
     "renew r --ttl 1m --owner 1 --token 1",
+    "fence advance r --owner 1 --token 1",
     "epoch open --yes",
     "prune --older-than 1d",
     "doctor",

@@ -64,7 +64,8 @@ impl MysqlFence {
     ///
     /// # Errors
     ///
-    /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced).
+    /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced) and
+    /// [`Configuration`](GuardErrorKind::Configuration).
     pub async fn guard(
         transaction: &mut Transaction<'_>,
         key: &MarkKey,

@@ -84,7 +84,8 @@ impl PostgresFence {
     ///
     /// # Errors
     ///
-    /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced).
+    /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced) and
+    /// [`Configuration`](GuardErrorKind::Configuration).
     pub async fn guard(
         &self,
         transaction: &Transaction<'_>,

@@ -145,7 +145,8 @@ impl SqliteFence {
     ///
     /// # Errors
     ///
-    /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced).
+    /// Each kind of [`GuardErrorKind`] but [`Unfenced`](GuardErrorKind::Unfenced) and
+    /// [`Configuration`](GuardErrorKind::Configuration).
     pub fn guard<'t>(
         transaction: &'t Transaction<'_>,
         key: &MarkKey,
