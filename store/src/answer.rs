@@ -281,3 +281,11 @@ pub struct Pruned {
     /// No token at or below this will ever be issued again, for any resource.
     pub floor: u64,
 }
+
+#[cfg(any(feature = "sqlite", feature = "_server"))]
+impl Pruned {
+    /// What an error is where it went no further than this: what was forgotten by then stays so.
+    pub(crate) fn up_to(self, error: crate::StoreError) -> crate::StoreError {
+        if self.resources == 0 && self.history == 0 { error } else { error.outcome_unknown() }
+    }
+}

@@ -97,7 +97,8 @@ pub trait Store: Send + Sync {
     fn history(&self, resource: ResourceName, limit: usize) -> Answer<'_, Vec<HistoryEntry>>;
 
     /// Forgets resources that nobody has held for `older_than`, and history that old, without any token ever going
-    /// down. The last good end of a resource is kept.
+    /// down. The last good end of a resource is kept. Where it fails on its way, what was forgotten stays so, and the error
+    /// is *unknown*.
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned>;
 
     /// Returns when the resource may be free, or `limit` has passed: a hint to ask again, never a promise.

@@ -190,6 +190,30 @@ fn at_least_holds_a_resource_back_and_once_keeps_work_done() {
 }
 
 #[test]
+fn a_prune_that_fails_on_its_way_is_unknown() {
+    let (folder, clock) = (Folder::new(), TestClock::new("boot"));
+    let store = open(&folder, &clock);
+    let held = granted(&store, claim("job", 1));
+    let _ = block_on(store.release(lease("job", 1, held), Ending::default())).unwrap();
+    // More than one transaction forgets; what the last one forgets cannot be deleted.
+    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    other
+        .execute_batch(
+            "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 2000)
+             INSERT INTO lease_row (name, last_issued, observed, wall) SELECT 'a-' || n, 1, 0, 0 FROM number;
+             CREATE TRIGGER fails BEFORE DELETE ON lease_row WHEN OLD.name = 'job'
+             BEGIN SELECT RAISE(ABORT, 'in the way'); END",
+        )
+        .unwrap();
+    clock.advance(secs(10));
+    let error = block_on(store.prune(secs(1))).unwrap_err();
+    assert_eq!(block_on(store.list(String::new())).unwrap().len(), 1, "{error:?}");
+    assert_eq!(error.undecided(), Undecided::Unknown, "{error:?}");
+    let error = block_on(store.prune(secs(1))).unwrap_err();
+    assert_eq!(error.undecided(), Undecided::NotDone, "{error:?}");
+}
+
+#[test]
 fn pruning_forgets_names_but_never_lowers_tokens() {
     let (folder, clock) = (Folder::new(), TestClock::new("boot"));
     let store = open(&folder, &clock);

@@ -30,6 +30,11 @@ impl Hub {
     /// Deletes what nobody has held for so long. Tokens come from the cluster's revision, which no prune lowers.
     pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned::default();
+        let done = self.forget(older_than, &mut pruned).await;
+        done.map(|()| pruned).map_err(|error| pruned.up_to(error))
+    }
+
+    async fn forget(&self, older_than: Duration, pruned: &mut Pruned) -> Result<(), StoreError> {
         let before = Self::wall().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut from = Vec::new();
         loop {
@@ -37,28 +42,28 @@ impl Hub {
             let (page, last) = self.page("", &from, deadline).await?;
             let old: Vec<_> = page.into_iter().filter(|(_, reading)| is_old(reading, before)).collect();
             for some in old.chunks(IN_ONE) {
-                pruned.resources = pruned.resources.saturating_add(self.delete(some).await?);
+                self.delete(some, &mut pruned.resources).await?;
             }
             let Some(last) = last else { break };
             from = last;
             from.push(0);
         }
-        pruned.history = self.prune_history(before).await?;
+        self.prune_history(before, &mut pruned.history).await?;
         let epochal = self.epochal(self.link.deadline()).await?;
         pruned.floor = epochal.standing.floor.saturating_add(self.greatest_revision());
-        Ok(pruned)
+        Ok(())
     }
 
-    /// Deletes some together; one by one where one of them has changed. Returns how many.
-    async fn delete(&self, some: &[(ResourceName, Reading)]) -> Result<u64, StoreError> {
+    /// Deletes some together; one by one where one of them has changed. Counts them.
+    async fn delete(&self, some: &[(ResourceName, Reading)], deleted: &mut u64) -> Result<(), StoreError> {
         if self.delete_all(some).await? {
-            return Ok(some.len() as u64);
+            *deleted += some.len() as u64;
+            return Ok(());
         }
-        let mut deleted = 0;
         for one in some {
-            deleted += u64::from(self.delete_all(std::slice::from_ref(one)).await?);
+            *deleted += u64::from(self.delete_all(std::slice::from_ref(one)).await?);
         }
-        Ok(deleted)
+        Ok(())
     }
 
     async fn delete_all(&self, some: &[(ResourceName, Reading)]) -> Result<bool, StoreError> {
@@ -75,10 +80,10 @@ impl Hub {
         Ok(answer.succeeded())
     }
 
-    async fn prune_history(&self, before: SystemTime) -> Result<u64, StoreError> {
+    async fn prune_history(&self, before: SystemTime, pruned: &mut u64) -> Result<(), StoreError> {
         const PAGE: i64 = 500;
         let all = self.keys.all_holds();
-        let (mut from, mut pruned) = (all.clone(), 0);
+        let mut from = all.clone();
         loop {
             let range = GetOptions::new().with_range(super::epoch::beyond(all.clone())).with_limit(PAGE);
             let look = TxnOp::get(from, Some(range));
@@ -93,14 +98,14 @@ impl Hub {
             for some in old.chunks(IN_ONE * 3) {
                 let ops: Vec<_> = some.iter().map(|key| TxnOp::delete(key.clone(), None)).collect();
                 self.transact(Txn::new().and_then(ops), self.link.deadline()).await?;
-                pruned += some.len() as u64;
+                *pruned += some.len() as u64;
             }
             match found.last() {
                 Some(last) if found.len() as i64 == PAGE => {
                     from = last.key().to_vec();
                     from.push(0);
                 }
-                _ => return Ok(pruned),
+                _ => return Ok(()),
             }
         }
     }

@@ -184,7 +184,8 @@ impl Hub {
     pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
         let mut all = Pruned::default();
         loop {
-            let rows = self.ask(Call::Prune, vec![span(older_than), number(AT_ONCE)]).await?;
+            let asked = self.ask(Call::Prune, vec![span(older_than), number(AT_ONCE)]);
+            let rows = asked.await.map_err(|error| all.up_to(error))?;
             let (pruned, more) = answer::pruned(&rows, &self.target.place)?;
             all.resources = all.resources.saturating_add(pruned.resources);
             all.history = all.history.saturating_add(pruned.history);

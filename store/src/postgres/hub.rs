@@ -173,7 +173,8 @@ impl Hub {
     pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
         let mut all = Pruned::default();
         loop {
-            let rows = self.ask(Call::Prune, vec![span(older_than), calls::small(AT_ONCE)]).await?;
+            let asked = self.ask(Call::Prune, vec![span(older_than), calls::small(AT_ONCE)]);
+            let rows = asked.await.map_err(|error| all.up_to(error))?;
             let (pruned, more) = answer::pruned(&one(rows, &self.target.place)?, &self.target.place)?;
             all.resources = all.resources.saturating_add(pruned.resources);
             all.history = all.history.saturating_add(pruned.history);

@@ -129,21 +129,23 @@ impl Hub {
         each(requests.into_iter().map(ask)).await
     }
 
-    /// Asks every bucket, some at a time.
+    /// Asks every bucket, some at a time, and hands the answers on: of those that are asked with one that fails, too.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         request: impl Fn(usize) -> Request,
-    ) -> Result<Vec<Reply>, StoreError> {
-        let mut replies = Vec::with_capacity(BUCKETS);
+        mut take: impl FnMut(Reply) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         for first in (0..BUCKETS).step_by(AT_ONCE) {
             let deadline = self.link.deadline();
             let live = self.ready(deadline).await?;
             let some = (first..(first + AT_ONCE).min(BUCKETS)).map(&request).collect();
-            for reply in self.ask_each(&live, some, deadline).await {
-                replies.push(reply?);
+            let mut heard = Ok(());
+            for answer in self.ask_each(&live, some, deadline).await {
+                heard = heard.and(answer.and_then(&mut take));
             }
+            heard?;
         }
-        Ok(replies)
+        Ok(())
     }
 
     /// A caller has shown a token that its resource never had. Owners are drawn for every hold, so that one which is known
@@ -160,12 +162,12 @@ impl Hub {
     }
 
     async fn has_granted(self: &Arc<Self>, owner: OwnerId, token: FencingToken) -> Result<bool, StoreError> {
-        for reply in self.ask_all(|bucket| self.requests.granted(bucket, owner, token)).await? {
-            if reply.yes()? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let mut granted = false;
+        let asked = self.ask_all(
+            |bucket| self.requests.granted(bucket, owner, token),
+            |reply| reply.yes().map(|yes| granted |= yes),
+        );
+        asked.await.map(|()| granted)
     }
 
     pub(super) async fn epoch(&self) -> Result<Epoch, StoreError> {

@@ -209,11 +209,12 @@ impl Store for RedisStore {
 
     fn list(&self, prefix: String) -> Answer<'_, Vec<Inspection>> {
         self.run(move |hub| async move {
-            let replies = hub.ask_all(|bucket| hub.requests.list(bucket, &prefix)).await;
             let mut all = Vec::new();
-            for reply in replies.map_err(StoreError::nothing_changed)? {
-                all.extend(reply.list().map_err(StoreError::nothing_changed)?);
-            }
+            let listed = hub.ask_all(
+                |bucket| hub.requests.list(bucket, &prefix),
+                |reply| reply.list().map(|some| all.extend(some)),
+            );
+            listed.await.map_err(StoreError::nothing_changed)?;
             all.sort_by(|a, b| a.resource.cmp(&b.resource));
             Ok(all)
         })
@@ -228,15 +229,20 @@ impl Store for RedisStore {
     fn prune(&self, older_than: Duration) -> Answer<'_, Pruned> {
         self.run(move |hub| async move {
             let mut pruned = Pruned::default();
-            for reply in hub.ask_all(|bucket| hub.requests.prune(bucket, older_than)).await? {
-                let (resources, history, floor) = reply.pruned()?;
-                pruned.resources = pruned.resources.saturating_add(resources);
-                pruned.history = pruned.history.saturating_add(history);
-                pruned.floor = pruned.floor.max(floor);
-            }
+            let asked = hub.ask_all(
+                |bucket| hub.requests.prune(bucket, older_than),
+                |reply| {
+                    let (resources, history, floor) = reply.pruned()?;
+                    pruned.resources = pruned.resources.saturating_add(resources);
+                    pruned.history = pruned.history.saturating_add(history);
+                    pruned.floor = pruned.floor.max(floor);
+                    Ok(())
+                },
+            );
+            asked.await.map_err(|error| pruned.up_to(error))?;
             // What is promised of the floor holds for all resources.
-            let floor = pruned.floor;
-            hub.ask_all(|bucket| hub.requests.raise(bucket, floor)).await?;
+            let raised = hub.ask_all(|bucket| hub.requests.raise(bucket, pruned.floor), |_| Ok(()));
+            raised.await.map_err(|error| pruned.up_to(error))?;
             Ok(pruned)
         })
     }

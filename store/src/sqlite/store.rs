@@ -353,7 +353,8 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let mut all = Pruned::default();
             loop {
-                let (pruned, more) = self.write(move |batch| batch.prune(older_than).map(Ok)).await?;
+                let written = self.write(move |batch| batch.prune(older_than).map(Ok));
+                let (pruned, more) = written.await.map_err(|error| all.up_to(error))?;
                 all.resources = all.resources.saturating_add(pruned.resources);
                 all.history = all.history.saturating_add(pruned.history);
                 all.floor = pruned.floor;

@@ -9,7 +9,7 @@ use etcd_client::{Client, MemberAddOptions, PermissionType};
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{ErrorKind, EtcdStore, Severity, Store, StoreError, Undecided};
 
-use crate::help::{claim, granted};
+use crate::help::{claim, granted, lease};
 use crate::servers::etcd::{EtcdServer, namespace};
 use crate::servers::guard::free_port;
 
@@ -111,6 +111,26 @@ fn keys_of_something_else_are_told_so() {
     put("version=99&epoch=0123456789abcdef");
     let error = error_of(&server.url(&space), Duration::from_secs(5));
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Schema, Undecided::Refused), "{error}");
+}
+
+#[test]
+fn a_prune_that_fails_on_its_way_is_unknown() {
+    let server = EtcdServer::shared();
+    let space = namespace();
+    let store = EtcdStore::open(&server.url(&space)).unwrap();
+    store.migrate().unwrap();
+    let held = lease("job", 1, granted(&store, claim("job", 1)));
+    let _ = block_on(store.release(held, Default::default())).unwrap();
+    // Resources are forgotten first, and then holds.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::connect([format!("127.0.0.1:{}", server.port)], None).await.unwrap();
+        client.put(format!("/lease-machines/{space}/h/a"), "what is this?", None).await.unwrap();
+    });
+    let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Damaged, Undecided::Unknown), "{error}");
+    let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Damaged, Undecided::Refused), "{error}");
 }
 
 /// One that is being added has no vote yet. It tells what it is, and passes nothing on.

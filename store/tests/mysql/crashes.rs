@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, Epoch, ErrorKind, MysqlStore, Opening, Renewed, Store};
+use lease_machines_store::{
+    Acquired, Ending, Epoch, ErrorKind, MysqlStore, Opening, Renewed, Store, Undecided,
+};
 
 use crate::blocked::{harmed, is_waiting};
 use crate::conformance::CLOCK;
@@ -30,6 +32,7 @@ on_both! {
     what_was_answered_outlives_a_crash_and_another_server_is_in_a_new_epoch
     another_server_behind_a_warm_connection_is_seen_by_the_next_decision
     no_prune_lets_a_token_come_again
+    a_prune_that_fails_on_its_way_is_unknown
 }
 
 fn what_was_answered_outlives_a_crash_and_another_server_is_in_a_new_epoch(kind: Kind) {
@@ -170,4 +173,31 @@ fn no_prune_lets_a_token_come_again(kind: Kind) {
         acquire.join().unwrap()
     });
     assert!(next.token.value() > last + 1_000, "{} is below the floor {}", next.token, last + 1_000);
+}
+
+fn a_prune_that_fails_on_its_way_is_unknown(kind: Kind) {
+    let server = Server::shared(kind);
+    let resources = |count: u32| {
+        let rows: Vec<String> = (1..=count).map(|n| format!("('job-{n}', {n}, 0)")).collect();
+        format!("INSERT INTO lease_row (name, last_issued, observed) VALUES {}", rows.join(","))
+    };
+    // Its second transaction of the first kind, which raises the floor; and its first of the other, which is about history.
+    let fails = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'in the way'";
+    for (count, harm) in [
+        (2_001, format!("BEFORE UPDATE ON lease_floor FOR EACH ROW IF OLD.floor > 0 THEN {fails}; END IF")),
+        (1, format!("BEFORE DELETE ON lease_history FOR EACH ROW {fails}")),
+    ] {
+        let (database, url) = server.fresh();
+        server.sql(&database, &resources(count));
+        let hold = "'job-1', 1, 1, NULL, NULL, 0, 0, 0, 0, 1, 0, NULL";
+        server.sql(&database, &format!("INSERT INTO lease_history VALUES ({hold})"));
+        server.sql(&database, &format!("CREATE TRIGGER fails {harm}"));
+        let store = MysqlStore::open(&url).unwrap();
+        let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+        let left = block_on(store.list(String::new())).unwrap().len();
+        assert_eq!(left, usize::from(count > 1), "{error:?}");
+        assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::Unknown), "{error:?}");
+        let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+        assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::NotDone), "{error:?}");
+    }
 }

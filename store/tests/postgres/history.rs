@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Ending, HoldOutcome, PostgresStore, Renewed, Store, Undecided};
+use lease_machines_store::{Ending, ErrorKind, HoldOutcome, PostgresStore, Renewed, Store, Undecided};
 
 use crate::blocked::harmed;
 use crate::help::{claim, claim_for, granted, lease};
@@ -88,4 +88,27 @@ fn one_call_renews_what_can_be_and_answers_the_rest_each_by_its_own_reason() {
     say("COMMIT");
     assert!(matches!((&answers[0], &answers[2]), (Ok(Renewed::Renewed(_)), Ok(Renewed::Renewed(_)))));
     assert_eq!(answers[1].as_ref().unwrap_err().undecided(), Undecided::NotDone, "{answers:?}");
+}
+
+#[test]
+fn a_prune_that_fails_on_its_way_is_unknown() {
+    let server = Server::shared();
+    let (schema, url) = server.fresh();
+    let store = PostgresStore::open(&url).unwrap();
+    server.sql(&format!(
+        "INSERT INTO {schema}.lease_row (name, last_issued, observed)
+         SELECT convert_to('job-' || n, 'UTF8'), n, 0 FROM generate_series(1, 2001) AS n"
+    ));
+    // The first of its transactions raises the floor from 0.
+    server.sql(&format!(
+        "CREATE FUNCTION {schema}.fail() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION 'in the way' USING ERRCODE = 'deadlock_detected'; END $$;
+         CREATE TRIGGER fails BEFORE UPDATE ON {schema}.lease_floor FOR EACH ROW WHEN (OLD.floor > 0)
+         EXECUTE FUNCTION {schema}.fail()"
+    ));
+    let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+    assert_eq!(block_on(store.list(String::new())).unwrap().len(), 1, "{error:?}");
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::Unknown), "{error:?}");
+    let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::NotDone), "{error:?}");
 }

@@ -153,6 +153,22 @@ fn a_key_that_is_something_else_is_named_so() {
 }
 
 #[test]
+fn a_prune_that_fails_on_its_way_is_unknown() {
+    let server = RedisServer::start(FORGETFUL);
+    let store = store(&server, |options| options);
+    store.migrate().unwrap();
+    let held = granted(&store, claim("job", 1));
+    let lease = LeaseRef::new(claim("job", 1).resource, OwnerId::new(1), held.token, Some(held.epoch));
+    let _ = block_on(store.release(lease, Default::default())).unwrap();
+    // The bucket before that of the job, asked at the same time.
+    assert_eq!(server.command(&["SET", "{lease:default:68}", "x"]), "+OK");
+    let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Schema, Undecided::Unknown), "{error}");
+    let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
+    assert_eq!((error.kind(), error.undecided()), (ErrorKind::Schema, Undecided::Refused), "{error}");
+}
+
+#[test]
 fn a_row_that_is_damaged_costs_itself_alone() {
     let server = RedisServer::start(FORGETFUL);
     let store = store(&server, |options| options);

@@ -332,7 +332,7 @@ BEGIN
     DECLARE of_name VARBINARY(255);
     DECLARE resources, history BIGINT DEFAULT 0;
     DECLARE looked BIGINT DEFAULT 0;
-    DECLARE done BOOLEAN DEFAULT FALSE;
+    DECLARE done, broken BOOLEAN DEFAULT FALSE;
     DECLARE forgotten CURSOR FOR
         SELECT t.name, t.last_issued FROM lease_row AS t
         WHERE t.observed <= earlier AND (t.token IS NULL OR t.expires_at <= earlier)
@@ -359,16 +359,26 @@ BEGIN
     CLOSE forgotten;
     UPDATE lease_floor SET floor = highest WHERE id = 1;
     COMMIT;
-    START TRANSACTION;
-    DELETE FROM lease_history WHERE ends_at <= earlier LIMIT p_at_once;
-    SET history = ROW_COUNT();
-    DELETE d FROM lease_done AS d LEFT JOIN lease_good AS g ON g.name = d.name AND g.once = d.once
-    WHERE d.at <= earlier AND g.name IS NULL;
-    -- An owner is drawn for one hold: none asks again after the longest ttl there is.
-    DELETE FROM lease_withdrawn WHERE at <= wall - 31536000000000 LIMIT p_at_once;
-    COMMIT;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+            ROLLBACK;
+            -- What is forgotten by now has to be told of. Asked again, this alone is left to fail.
+            IF looked = 0 THEN
+                RESIGNAL;
+            END IF;
+            SET history = 0, broken = TRUE;
+        END;
+        START TRANSACTION;
+        DELETE FROM lease_history WHERE ends_at <= earlier LIMIT p_at_once;
+        SET history = ROW_COUNT();
+        DELETE d FROM lease_done AS d LEFT JOIN lease_good AS g ON g.name = d.name AND g.once = d.once
+        WHERE d.at <= earlier AND g.name IS NULL;
+        -- An owner is drawn for one hold: none asks again after the longest ttl there is.
+        DELETE FROM lease_withdrawn WHERE at <= wall - 31536000000000 LIMIT p_at_once;
+        COMMIT;
+    END;
     SELECT GREATEST(highest, s.floor) INTO highest FROM lease_store AS s WHERE s.id = 1;
-    SELECT resources, history, highest AS floor, looked = p_at_once OR history = p_at_once AS more;
+    SELECT resources, history, highest AS floor, broken OR looked = p_at_once OR history = p_at_once AS more;
 END
 //
 -- Opens an epoch in place of `p_instead`; where the store is in another one by now, nothing happens. Says which it is in.
