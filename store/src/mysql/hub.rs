@@ -36,7 +36,8 @@ impl Hub {
         Self { target, pool }
     }
 
-    fn until(&self) -> Instant {
+    /// When a call that begins now has to be answered: all that is asked for it, together.
+    pub(super) fn until(&self) -> Instant {
         Instant::now() + self.target.options.limits.timeout
     }
 
@@ -50,16 +51,24 @@ impl Hub {
                 }
             }
         };
-        timeout_at(until, taking).await.unwrap_or_else(|_| {
+        let late = || {
             let (place, timeout) = (&self.target.place, self.target.options.limits.timeout);
-            let message = format!("no connection to {place} was to be had for {timeout:?}");
-            Err(StoreError::new(ErrorKind::Busy, message))
-        })
+            StoreError::new(ErrorKind::Busy, format!("{place} could not be asked within {timeout:?}"))
+        };
+        // One that is free is had at once, also when it is too late to ask.
+        if until <= Instant::now() {
+            return Err(late());
+        }
+        timeout_at(until, taking).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Calls a procedure. A connection on which anything went wrong is not used again: a transaction may be open there.
-    pub(super) async fn ask(&self, call: Call, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        let until = self.until();
+    pub(super) async fn ask(
+        &self,
+        until: Instant,
+        call: Call,
+        parameters: Vec<Value>,
+    ) -> Result<Vec<Row>, StoreError> {
         let mut taken = self.take(until).await?;
         let place = &self.target.place;
         let mut undone = 0;
@@ -88,22 +97,23 @@ impl Hub {
 
     /// What only looks has changed nothing, whatever becomes of it.
     pub(super) async fn look(&self, call: Call, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.ask(call, parameters).await.map_err(StoreError::nothing_changed)
+        self.ask(self.until(), call, parameters).await.map_err(StoreError::nothing_changed)
     }
 
     /// Has one decision made. A server that turns out to be another one is put into a new epoch, and asked again.
     pub(super) async fn decide(
         &self,
+        until: Instant,
         call: Call,
         parameters: &(dyn Fn() -> Vec<Value> + Sync),
     ) -> Result<Told, StoreError> {
         // Where it is lost a second time, something else is wrong.
         for _ in 0..2 {
-            let told = Told::read(self.ask(call, parameters()).await?, &self.target.place)?;
+            let told = Told::read(self.ask(until, call, parameters()).await?, &self.target.place)?;
             if !told.is_lost() {
                 return Ok(told);
             }
-            self.settle(told.epoch()?).await?;
+            self.settle(until, told.epoch()?).await?;
         }
         Err(self.unsteady())
     }
@@ -112,14 +122,16 @@ impl Hub {
     /// caller hears that its token is stale.
     pub(super) async fn decide_lease(
         &self,
+        until: Instant,
         call: Call,
         lease: &LeaseRef,
         parameters: &(dyn Fn() -> Vec<Value> + Sync),
     ) -> Result<Told, StoreError> {
-        let told = self.decide(call, parameters).await?;
+        let told = self.decide(until, call, parameters).await?;
         if told.is_rewound()? {
             // Where that fails the old epoch goes on; the caller is told that its token is stale.
-            let _ = self.open_epoch(told.epoch()?, lease.token.value().saturating_add(LEAP), false).await;
+            let above = lease.token.value().saturating_add(LEAP);
+            let _ = self.open_epoch(until, told.epoch()?, above, false).await;
         }
         Ok(told)
     }
@@ -129,9 +141,9 @@ impl Hub {
         StoreError::new(ErrorKind::Busy, message)
     }
 
-    async fn settle(&self, epoch: Epoch) -> Result<(), StoreError> {
-        let mut taken = self.take(self.until()).await?;
-        let settled = self.in_limit("open an epoch", taken.link.settle(&self.target, epoch));
+    async fn settle(&self, until: Instant, epoch: Epoch) -> Result<(), StoreError> {
+        let mut taken = self.take(until).await?;
+        let settled = self.in_limit(until, "open an epoch", taken.link.settle(&self.target, epoch));
         settled.await.map_err(StoreError::nothing_changed)?;
         self.pool.put_back(taken);
         Ok(())
@@ -139,23 +151,25 @@ impl Hub {
 
     pub(super) async fn open_epoch(
         &self,
+        until: Instant,
         instead_of: Epoch,
         above: u64,
         dead: bool,
     ) -> Result<Epoch, StoreError> {
-        let mut taken = self.take(self.until()).await?;
+        let mut taken = self.take(until).await?;
         let opened = taken.link.open_epoch(&self.target, instead_of, above, dead);
-        let epoch = self.in_limit("open an epoch", opened).await?;
+        let epoch = self.in_limit(until, "open an epoch", opened).await?;
         self.pool.put_back(taken);
         Ok(epoch)
     }
 
     async fn in_limit<T>(
         &self,
+        until: Instant,
         doing: &str,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        timeout_at(self.until(), work).await.unwrap_or_else(|_| {
+        timeout_at(until, work).await.unwrap_or_else(|_| {
             let message = format!("{} did not {doing} in time", self.target.place);
             Err(StoreError::new(ErrorKind::Unreachable, message))
         })
@@ -181,10 +195,11 @@ impl Hub {
         poll(limit, FIRST..=MOST, || begun.elapsed(), look).await
     }
 
+    /// Each of its transactions has the time of a call.
     pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
         let mut all = Pruned::default();
         loop {
-            let asked = self.ask(Call::Prune, vec![span(older_than), number(AT_ONCE)]);
+            let asked = self.ask(self.until(), Call::Prune, vec![span(older_than), number(AT_ONCE)]);
             let rows = asked.await.map_err(|error| all.up_to(error))?;
             let (pruned, more) = answer::pruned(&rows, &self.target.place)?;
             all.resources = all.resources.saturating_add(pruned.resources);
@@ -196,10 +211,11 @@ impl Hub {
         }
     }
 
-    pub(super) async fn epoch(&self) -> Result<Epoch, StoreError> {
+    pub(super) async fn epoch(&self, until: Instant) -> Result<Epoch, StoreError> {
         let place = &self.target.place;
         for _ in 0..2 {
-            let rows = self.look(Call::Epoch, Vec::new()).await?;
+            let asked = self.ask(until, Call::Epoch, Vec::new());
+            let rows = asked.await.map_err(StoreError::nothing_changed)?;
             if rows.is_empty() {
                 return Err(self.target.unset());
             }
@@ -208,17 +224,18 @@ impl Hub {
             if here {
                 return Ok(epoch);
             }
-            self.settle(epoch).await?;
+            self.settle(until, epoch).await?;
         }
         Err(self.unsteady())
     }
 
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
-        let examined = self.in_limit("say what it is set to", async {
+        let until = self.until();
+        let examined = self.in_limit(until, "say what it is set to", async {
             // One for decisions looks for the tables first. A replica does not get past that, nor an account without rights.
             let mut link = Link::open(&self.target).await?;
             super::doctor::examine(&self.target, &mut link).await
         });
-        server::with_epoch(examined.await?, self.epoch().await)
+        server::with_epoch(examined.await?, self.epoch(until).await)
     }
 }

@@ -3,13 +3,20 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::answer::{Reading, nonsense, one, shown, token};
 use super::call::{Call, bits, micros, number, some_bits, span, text};
 use super::hub::Hub;
 use crate::{Epoch, Grant, LeaseRef, Renewed, StoreError};
 
 impl Hub {
-    pub(super) async fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Result<Renewed, StoreError> {
+    pub(super) async fn renew(
+        &self,
+        until: Instant,
+        lease: &LeaseRef,
+        ttl: Duration,
+    ) -> Result<Renewed, StoreError> {
         let sent = self.target.options.here.now();
         let parameters = || {
             vec![
@@ -21,7 +28,7 @@ impl Hub {
                 number(self.target.options.keep()),
             ]
         };
-        let answer = self.decide_lease(Call::Renew, lease, &parameters).await?.renewed()?;
+        let answer = self.decide_lease(until, Call::Renew, lease, &parameters).await?.renewed()?;
         if let Renewed::Renewed(grant) = &answer {
             self.in_time(sent, grant.ttl)?;
         }
@@ -37,8 +44,8 @@ impl Hub {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let sent = self.target.options.here.now();
-        let rows = self.ask(Call::RenewMany, vec![text(&asked(leases))]).await?;
+        let (until, sent) = (self.until(), self.target.options.here.now());
+        let rows = self.ask(until, Call::RenewMany, vec![text(&asked(leases))]).await?;
         let place = &self.target.place;
         let row = Reading::new(one(&rows, place)?, place);
         let (epoch, told) = (row.epoch("epoch")?, row.text("renewed")?.unwrap_or_default());
@@ -61,7 +68,7 @@ impl Hub {
         for (answer, (lease, ttl)) in answers.into_iter().zip(leases) {
             all.push(match answer {
                 Some(answer) => answer,
-                None => self.renew(lease, *ttl).await,
+                None => self.renew(until, lease, *ttl).await,
             });
         }
         Ok(all)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId, Window};
 use mysql_async::Row;
+use tokio::time::Instant;
 
 use super::answer::{Reading, Told, instant, micros, one, shown, token};
 use super::call::{Call, bits, number, some_bits, some_text, span, text, truth};
@@ -18,10 +19,16 @@ use crate::{
 impl Hub {
     pub(super) async fn claim_slot(&self, claim: PoolClaim, again: bool) -> Result<Claimed, StoreError> {
         let met_its_double = |error: &StoreError| is_duplicate(error, ONE_SLOT_AN_OWNER);
-        patiently(|| self.claim_once(&claim, again), met_its_double).await
+        let until = self.until();
+        patiently(|| self.claim_once(until, &claim, again), met_its_double).await
     }
 
-    async fn claim_once(&self, claim: &PoolClaim, again: bool) -> Result<Claimed, StoreError> {
+    async fn claim_once(
+        &self,
+        until: Instant,
+        claim: &PoolClaim,
+        again: bool,
+    ) -> Result<Claimed, StoreError> {
         let sent = self.target.options.here.now();
         let parameters = || {
             vec![
@@ -44,7 +51,7 @@ impl Hub {
                 number(self.target.options.keep()),
             ]
         };
-        let answer = self.decide(Call::ClaimSlot, &parameters).await?.claimed(claim)?;
+        let answer = self.decide(until, Call::ClaimSlot, &parameters).await?.claimed(claim)?;
         if let Claimed::Granted(held) = &answer {
             self.in_time(sent, held.ttl)?;
         }
@@ -71,7 +78,8 @@ impl Hub {
                 number(self.target.options.keep()),
             ]
         };
-        let answer = self.decide_lease(Call::RenewSlot, &as_lease, &parameters).await?.slot_renewed()?;
+        let answer =
+            self.decide_lease(self.until(), Call::RenewSlot, &as_lease, &parameters).await?.slot_renewed()?;
         if let SlotRenewed::Renewed(held) = &answer {
             self.in_time(sent, held.ttl)?;
         }
@@ -95,7 +103,7 @@ impl Hub {
                 number(self.target.options.keep()),
             ]
         };
-        self.decide_lease(Call::ReleaseSlot, &as_lease, &parameters).await?.released()
+        self.decide_lease(self.until(), Call::ReleaseSlot, &as_lease, &parameters).await?.released()
     }
 
     pub(super) async fn withdraw_slot(
@@ -105,7 +113,7 @@ impl Hub {
     ) -> Result<Released, StoreError> {
         let keep = self.target.options.keep();
         let parameters = || vec![text(pool.as_str()), bits(owner.value()), number(keep)];
-        self.decide(Call::WithdrawSlot, &parameters).await?.released()
+        self.decide(self.until(), Call::WithdrawSlot, &parameters).await?.released()
     }
 
     pub(super) async fn revoke_slot(
@@ -125,11 +133,12 @@ impl Hub {
                 number(self.target.options.keep()),
             ]
         };
-        self.decide(Call::RevokeSlot, &parameters).await?.revoked()
+        self.decide(self.until(), Call::RevokeSlot, &parameters).await?.revoked()
     }
 
     pub(super) async fn resize_pool(&self, pool: ResourceName, size: u32) -> Result<Resized, StoreError> {
-        let rows = self.ask(Call::ResizePool, vec![text(pool.as_str()), number(size.into())]).await?;
+        let rows =
+            self.ask(self.until(), Call::ResizePool, vec![text(pool.as_str()), number(size.into())]).await?;
         let place = &self.target.place;
         let row = Reading::new(one(&rows, place)?, place);
         Ok(match row.number("slot")? {

@@ -135,7 +135,7 @@ impl MysqlStore {
                     number(hub.target.options.keep()),
                 ]
             };
-            let answer = hub.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
+            let answer = hub.decide(hub.until(), Call::Acquire, &parameters).await?.acquired(&claim)?;
             match &answer {
                 Acquired::Granted(grant) => hub.in_time(sent, grant.ttl)?,
                 Acquired::AlreadyDone(_) | Acquired::Rejected(_) => {}
@@ -158,7 +158,7 @@ impl Store for MysqlStore {
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
-        self.run(|hub| async move { hub.epoch().await })
+        self.run(|hub| async move { hub.epoch(hub.until()).await })
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
@@ -171,7 +171,7 @@ impl Store for MysqlStore {
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
         match check::ttl(ttl, self.capabilities.max_ttl) {
-            Ok(ttl) => self.run(move |hub| async move { hub.renew(&lease, ttl).await }),
+            Ok(ttl) => self.run(move |hub| async move { hub.renew(hub.until(), &lease, ttl).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -203,7 +203,7 @@ impl Store for MysqlStore {
                     number(hub.target.options.keep()),
                 ]
             };
-            hub.decide_lease(Call::Release, &lease, &parameters).await?.released()
+            hub.decide_lease(hub.until(), Call::Release, &lease, &parameters).await?.released()
         })
     }
 
@@ -211,7 +211,7 @@ impl Store for MysqlStore {
         self.run(move |hub| async move {
             let keep = hub.target.options.keep();
             let parameters = || vec![text(resource.as_str()), bits(owner.value()), number(keep)];
-            hub.decide(Call::Withdraw, &parameters).await?.released()
+            hub.decide(hub.until(), Call::Withdraw, &parameters).await?.released()
         })
     }
 
@@ -234,7 +234,7 @@ impl Store for MysqlStore {
                     number(hub.target.options.keep()),
                 ]
             };
-            hub.decide(Call::Revoke, &parameters).await?.revoked()
+            hub.decide(hub.until(), Call::Revoke, &parameters).await?.revoked()
         })
     }
 
@@ -275,7 +275,7 @@ impl Store for MysqlStore {
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         self.run(move |hub| async move {
             let above = opening.above.map_or(0, FencingToken::value);
-            hub.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
+            hub.open_epoch(hub.until(), opening.instead_of, above, opening.old_holders_are_dead).await
         })
     }
 

@@ -25,6 +25,11 @@ pub(super) struct Hub {
 }
 
 impl Hub {
+    /// When a call that begins now has to be answered: all that is asked for it, together.
+    pub(super) fn until(&self) -> Instant {
+        Instant::now() + self.target.options.limits.timeout
+    }
+
     /// Waits for a connection, or makes it.
     pub(super) async fn take(&self) -> Result<Taken<Link>, StoreError> {
         let connect = || async {
@@ -39,16 +44,25 @@ impl Hub {
     }
 
     /// Sends a statement; its rows are the answer once the server is ready for the next.
-    pub(super) async fn ask(&self, call: Call, parameters: Vec<Parameter>) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn ask(
+        &self,
+        until: Instant,
+        call: Call,
+        parameters: Vec<Parameter>,
+    ) -> Result<Vec<Row>, StoreError> {
         let target = &self.target;
-        let until = Instant::now() + target.options.limits.timeout;
-        let taken = timeout_at(until, self.take()).await.map_err(|_| {
-            let message = format!(
-                "no connection to {} was to be had for {:?}",
-                target.place, target.options.limits.timeout
-            );
-            StoreError::new(ErrorKind::Busy, message)
-        })??;
+        let late = || {
+            let timeout = target.options.limits.timeout;
+            StoreError::new(
+                ErrorKind::Busy,
+                format!("{} could not be asked within {timeout:?}", target.place),
+            )
+        };
+        // A connection that is free is had at once, also when it is too late to ask.
+        if until <= Instant::now() {
+            return Err(late());
+        }
+        let taken = timeout_at(until, self.take()).await.map_err(|_| late())??;
         let left = until.saturating_duration_since(Instant::now());
         match timeout_at(until, taken.link.ask(target, call, parameters, left)).await {
             // Its answer may still come: nobody else must take it for theirs.
@@ -80,17 +94,18 @@ impl Hub {
     /// Has one decision made. A server that turns out to have lost history is put into a new epoch, and asked again.
     pub(super) async fn decide(
         &self,
+        until: Instant,
         call: Call,
         parameters: &(dyn Fn() -> Vec<Parameter> + Sync),
     ) -> Result<Told, StoreError> {
         // Where it is lost a second time, something else is wrong.
         for _ in 0..2 {
-            let rows = self.ask(call, parameters()).await?;
+            let rows = self.ask(until, call, parameters()).await?;
             let told = Told::read(one(rows, &self.target.place)?, &self.target.place)?;
             if !told.is_lost() {
                 return Ok(told);
             }
-            self.settle(told.epoch()?).await?;
+            self.settle(until, told.epoch()?).await?;
         }
         Err(StoreError::new(
             ErrorKind::Busy,
@@ -98,8 +113,7 @@ impl Hub {
         ))
     }
 
-    async fn settle(&self, epoch: Epoch) -> Result<(), StoreError> {
-        let until = Instant::now() + self.target.options.limits.timeout;
+    async fn settle(&self, until: Instant, epoch: Epoch) -> Result<(), StoreError> {
         let settled = timeout_at(until, async {
             let taken = self.take().await?;
             taken.link.settle(&self.target, epoch).await?;
@@ -119,25 +133,27 @@ impl Hub {
     /// caller hears that its token is stale.
     pub(super) async fn decide_lease(
         &self,
+        until: Instant,
         call: Call,
         lease: &LeaseRef,
         parameters: &(dyn Fn() -> Vec<Parameter> + Sync),
     ) -> Result<Told, StoreError> {
-        let told = self.decide(call, parameters).await?;
+        let told = self.decide(until, call, parameters).await?;
         if told.is_rewound()? {
             // Where that fails the old epoch goes on; the caller is told that its token is stale.
-            let _ = self.open_epoch(told.epoch()?, lease.token.value().saturating_add(LEAP), false).await;
+            let above = lease.token.value().saturating_add(LEAP);
+            let _ = self.open_epoch(until, told.epoch()?, above, false).await;
         }
         Ok(told)
     }
 
     pub(super) async fn open_epoch(
         &self,
+        until: Instant,
         instead_of: Epoch,
         above: u64,
         dead: bool,
     ) -> Result<Epoch, StoreError> {
-        let until = Instant::now() + self.target.options.limits.timeout;
         let opened = timeout_at(until, async {
             let taken = self.take().await?;
             let epoch = taken.link.open_epoch(&self.target, instead_of, above, dead).await?;
@@ -167,13 +183,14 @@ impl Hub {
 
     /// What only looks has changed nothing, whatever becomes of it.
     pub(super) async fn look(&self, call: Call, parameters: Vec<Parameter>) -> Result<Vec<Row>, StoreError> {
-        self.ask(call, parameters).await.map_err(StoreError::nothing_changed)
+        self.ask(self.until(), call, parameters).await.map_err(StoreError::nothing_changed)
     }
 
+    /// Each of its transactions has the time of a call.
     pub(super) async fn prune(&self, older_than: Duration) -> Result<Pruned, StoreError> {
         let mut all = Pruned::default();
         loop {
-            let asked = self.ask(Call::Prune, vec![span(older_than), calls::small(AT_ONCE)]);
+            let asked = self.ask(self.until(), Call::Prune, vec![span(older_than), calls::small(AT_ONCE)]);
             let rows = asked.await.map_err(|error| all.up_to(error))?;
             let (pruned, more) = answer::pruned(&one(rows, &self.target.place)?, &self.target.place)?;
             all.resources = all.resources.saturating_add(pruned.resources);
@@ -185,9 +202,10 @@ impl Hub {
         }
     }
 
-    pub(super) async fn epoch(&self) -> Result<Epoch, StoreError> {
+    pub(super) async fn epoch(&self, until: Instant) -> Result<Epoch, StoreError> {
         for _ in 0..2 {
-            let rows = self.look(Call::Epoch, Vec::new()).await?;
+            let asked = self.ask(until, Call::Epoch, Vec::new());
+            let rows = asked.await.map_err(StoreError::nothing_changed)?;
             let Some(row) = rows.first() else {
                 let message =
                     format!("{} has no epoch: it was never set up, or was wiped", self.target.place);
@@ -199,7 +217,7 @@ impl Hub {
             if row.try_get(1).map_err(nonsense)? {
                 return Ok(epoch);
             }
-            self.settle(epoch).await?;
+            self.settle(until, epoch).await?;
         }
         Err(StoreError::new(
             ErrorKind::Busy,
@@ -208,7 +226,7 @@ impl Hub {
     }
 
     pub(super) async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
-        let (target, until) = (&self.target, Instant::now() + self.target.options.limits.timeout);
+        let (target, until) = (&self.target, self.until());
         let examined = timeout_at(until, async {
             if self.lent {
                 let taken = self.take().await?;
@@ -224,7 +242,7 @@ impl Hub {
             let message = format!("{} did not say what it is set to in time", target.place);
             Err(StoreError::new(ErrorKind::Unreachable, message).nothing_changed())
         });
-        server::with_epoch(found?, self.epoch().await)
+        server::with_epoch(found?, self.epoch(until).await)
     }
 }
 

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::answer::{self, Told, shown};
 use super::calls::{self, Call, bits, bytes, number, some_bits, span, truth};
 use super::hub::Hub;
 use crate::{Epoch, Grant, LeaseRef, Renewed, StoreError};
 
 impl Hub {
-    pub(super) async fn renew(&self, lease: &LeaseRef, ttl: Duration) -> Result<Renewed, StoreError> {
+    pub(super) async fn renew(
+        &self,
+        until: Instant,
+        lease: &LeaseRef,
+        ttl: Duration,
+    ) -> Result<Renewed, StoreError> {
         let sent = self.target.options.here.now();
         let parameters = || {
             vec![
@@ -21,7 +28,7 @@ impl Hub {
                 calls::small(self.target.options.keep()),
             ]
         };
-        let answer = self.decide_lease(Call::Renew, lease, &parameters).await?.renewed()?;
+        let answer = self.decide_lease(until, Call::Renew, lease, &parameters).await?.renewed()?;
         if let Renewed::Renewed(grant) = &answer {
             self.in_time(sent, grant.ttl)?;
         }
@@ -35,7 +42,7 @@ impl Hub {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let sent = self.target.options.here.now();
+        let (until, sent) = (self.until(), self.target.options.here.now());
         // The function does in one go what it is asked for in the order of names.
         let mut order: Vec<usize> = (0..leases.len()).collect();
         order.sort_by_key(|&place| leases.get(place).map(|(lease, _)| lease.resource.as_str()));
@@ -52,7 +59,7 @@ impl Hub {
             ),
             calls::small(self.target.options.keep()),
         ];
-        let rows = self.ask(Call::RenewMany, parameters).await?;
+        let rows = self.ask(until, Call::RenewMany, parameters).await?;
         let mut answers: Vec<Option<Result<Renewed, StoreError>>> = leases.iter().map(|_| None).collect();
         for row in rows {
             let told = Told::read(row, &self.target.place)?;
@@ -68,7 +75,7 @@ impl Hub {
                         self.in_time(sent, grant.ttl).map(|()| Renewed::Renewed(grant))
                     }
                     None if told.code == "locked" || told.is_lost() || told.is_rewound()? => {
-                        self.renew(lease, *ttl).await
+                        self.renew(until, lease, *ttl).await
                     }
                     None => match told.renewed() {
                         Ok(Renewed::Renewed(grant)) => {

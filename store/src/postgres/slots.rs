@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, OwnerId, Window};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 
 use super::answer::{self, Told, instant, micros, nonsense, token, violates};
@@ -18,10 +19,16 @@ use crate::{
 impl Hub {
     pub(super) async fn claim_slot(&self, claim: PoolClaim, again: bool) -> Result<Claimed, StoreError> {
         let met_its_double = |error: &StoreError| violates(error, ONE_SLOT_AN_OWNER);
-        patiently(|| self.claim_once(&claim, again), met_its_double).await
+        let until = self.until();
+        patiently(|| self.claim_once(until, &claim, again), met_its_double).await
     }
 
-    async fn claim_once(&self, claim: &PoolClaim, again: bool) -> Result<Claimed, StoreError> {
+    async fn claim_once(
+        &self,
+        until: Instant,
+        claim: &PoolClaim,
+        again: bool,
+    ) -> Result<Claimed, StoreError> {
         let sent = self.target.options.here.now();
         let parameters = || {
             vec![
@@ -44,7 +51,7 @@ impl Hub {
                 calls::small(self.target.options.keep()),
             ]
         };
-        let answer = self.decide(Call::ClaimSlot, &parameters).await?.claimed(claim)?;
+        let answer = self.decide(until, Call::ClaimSlot, &parameters).await?.claimed(claim)?;
         if let Claimed::Granted(held) = &answer {
             self.in_time(sent, held.ttl)?;
         }
@@ -71,7 +78,7 @@ impl Hub {
                 calls::small(self.target.options.keep()),
             ]
         };
-        let told = self.decide_lease(Call::RenewSlot, &shown, &parameters).await?;
+        let told = self.decide_lease(self.until(), Call::RenewSlot, &shown, &parameters).await?;
         let answer = match told.code.as_str() {
             "renewed" => SlotRenewed::Renewed(told.slot_lease()?),
             _ => SlotRenewed::Rejected(told.rejected()?),
@@ -99,7 +106,7 @@ impl Hub {
                 calls::small(self.target.options.keep()),
             ]
         };
-        self.decide_lease(Call::ReleaseSlot, &shown, &parameters).await?.released()
+        self.decide_lease(self.until(), Call::ReleaseSlot, &shown, &parameters).await?.released()
     }
 
     pub(super) async fn withdraw_slot(
@@ -109,7 +116,7 @@ impl Hub {
     ) -> Result<Released, StoreError> {
         let keep = self.target.options.keep();
         let parameters = || vec![bytes(pool.as_str()), bits(owner.value()), calls::small(keep)];
-        self.decide(Call::WithdrawSlot, &parameters).await?.released()
+        self.decide(self.until(), Call::WithdrawSlot, &parameters).await?.released()
     }
 
     pub(super) async fn revoke_slot(
@@ -129,12 +136,13 @@ impl Hub {
                 calls::small(self.target.options.keep()),
             ]
         };
-        self.decide(Call::RevokeSlot, &parameters).await?.revoked()
+        self.decide(self.until(), Call::RevokeSlot, &parameters).await?.revoked()
     }
 
     pub(super) async fn resize_pool(&self, pool: ResourceName, size: u32) -> Result<Resized, StoreError> {
         let size = i32::try_from(size).unwrap_or(i32::MAX);
-        let rows = self.ask(Call::ResizePool, vec![bytes(pool.as_str()), calls::small(size)]).await?;
+        let rows =
+            self.ask(self.until(), Call::ResizePool, vec![bytes(pool.as_str()), calls::small(size)]).await?;
         let read = |row: &Row| -> Result<Resized, tokio_postgres::Error> {
             let slot = u16::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u16::MAX);
             Ok(Resized::InUse { slot, remaining: micros(row.try_get(1)?) })

@@ -136,7 +136,7 @@ impl PostgresStore {
                     calls::small(hub.target.options.keep()),
                 ]
             };
-            let answer = hub.decide(Call::Acquire, &parameters).await?.acquired(&claim)?;
+            let answer = hub.decide(hub.until(), Call::Acquire, &parameters).await?.acquired(&claim)?;
             match &answer {
                 Acquired::Granted(grant) => hub.in_time(sent, grant.ttl)?,
                 Acquired::AlreadyDone(_) | Acquired::Rejected(_) => {}
@@ -159,7 +159,7 @@ impl Store for PostgresStore {
     }
 
     fn epoch(&self) -> Answer<'_, Epoch> {
-        self.run(|hub| async move { hub.epoch().await })
+        self.run(|hub| async move { hub.epoch(hub.until()).await })
     }
 
     fn acquire(&self, claim: Claim) -> Answer<'_, Acquired> {
@@ -172,7 +172,7 @@ impl Store for PostgresStore {
 
     fn renew(&self, lease: LeaseRef, ttl: Duration) -> Answer<'_, Renewed> {
         match check::ttl(ttl, self.capabilities.max_ttl) {
-            Ok(ttl) => self.run(move |hub| async move { hub.renew(&lease, ttl).await }),
+            Ok(ttl) => self.run(move |hub| async move { hub.renew(hub.until(), &lease, ttl).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
@@ -204,7 +204,7 @@ impl Store for PostgresStore {
                     calls::small(hub.target.options.keep()),
                 ]
             };
-            hub.decide_lease(Call::Release, &lease, &parameters).await?.released()
+            hub.decide_lease(hub.until(), Call::Release, &lease, &parameters).await?.released()
         })
     }
 
@@ -212,7 +212,7 @@ impl Store for PostgresStore {
         self.run(move |hub| async move {
             let keep = hub.target.options.keep();
             let parameters = || vec![bytes(resource.as_str()), bits(owner.value()), calls::small(keep)];
-            hub.decide(Call::Withdraw, &parameters).await?.released()
+            hub.decide(hub.until(), Call::Withdraw, &parameters).await?.released()
         })
     }
 
@@ -235,7 +235,7 @@ impl Store for PostgresStore {
                     calls::small(hub.target.options.keep()),
                 ]
             };
-            hub.decide(Call::Revoke, &parameters).await?.revoked()
+            hub.decide(hub.until(), Call::Revoke, &parameters).await?.revoked()
         })
     }
 
@@ -277,7 +277,7 @@ impl Store for PostgresStore {
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         self.run(move |hub| async move {
             let above = opening.above.map_or(0, FencingToken::value);
-            hub.open_epoch(opening.instead_of, above, opening.old_holders_are_dead).await
+            hub.open_epoch(hub.until(), opening.instead_of, above, opening.old_holders_are_dead).await
         })
     }
 

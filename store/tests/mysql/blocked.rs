@@ -62,6 +62,7 @@ on_both! {
     a_grant_lasts_from_after_the_wait
     a_first_grant_and_a_withdrawal_come_one_after_the_other
     a_lock_is_waited_for_no_longer_than_the_caller_allows
+    a_call_ends_in_time_however_many_requests_it_takes
     renewals_of_many_skip_what_is_locked_and_ask_for_it_alone
 }
 
@@ -153,4 +154,24 @@ fn renewals_of_many_skip_what_is_locked_and_ask_for_it_alone(kind: Kind) {
     for (answer, name) in answers.iter().zip(["a", "b", "c"]) {
         assert!(matches!(answer, Ok(Renewed::Renewed(_))), "{name}: {answer:?}");
     }
+}
+
+fn a_call_ends_in_time_however_many_requests_it_takes(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&format!("{url}?timeout=6s")).unwrap();
+    let minute = Duration::from_secs(60);
+    let leases: Vec<_> = (0..20)
+        .map(|n| (lease(&n.to_string(), 1, granted(&store, claim(&n.to_string(), 1))), minute))
+        .collect();
+    let mut speak = harmed(server, &database, LOCKED);
+    let begun = Instant::now();
+    let answers = block_on(store.renew_many(leases.clone())).unwrap();
+    // Each by itself would wait for seconds.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+    assert_eq!(answers[0].as_ref().unwrap_err().undecided(), Undecided::NotDone, "{answers:?}");
+    speak("COMMIT");
+    let answers = block_on(store.renew_many(leases)).unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Renewed(_)))), "{answers:?}");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, LeaseRef, PostgresStore, Renewed, Store};
+use lease_machines_store::{Acquired, LeaseRef, PostgresStore, Renewed, Store, Undecided};
 
 use crate::conformance::InSchema;
 use crate::help::{claim, claim_for, granted, lease};
@@ -138,7 +138,7 @@ fn a_lock_is_waited_for_no_longer_than_the_caller_allows() {
     let say = harmed(&schema, LOCKED);
     let error = block_on(store.renew(held.clone(), TTL)).unwrap_err();
     say("COMMIT");
-    assert_eq!(error.undecided(), lease_machines_store::Undecided::NotDone, "{error:?}");
+    assert_eq!(error.undecided(), Undecided::NotDone, "{error:?}");
     assert!(matches!(block_on(store.renew(held, TTL)).unwrap(), Renewed::Renewed(_)));
 }
 
@@ -154,4 +154,22 @@ fn renewals_of_many_skip_what_is_locked_and_ask_for_it_alone() {
     for (answer, name) in answers.iter().zip(["a", "b", "c"]) {
         assert!(matches!(answer, Ok(Renewed::Renewed(_))), "{name}: {answer:?}");
     }
+}
+
+#[test]
+fn a_call_ends_in_time_however_many_statements_it_takes() {
+    let (schema, url) = Server::shared().fresh();
+    let store = PostgresStore::open(&format!("{url}&timeout=3s")).unwrap();
+    let leases: Vec<_> =
+        (0..20).map(|n| (lease(&n.to_string(), 1, granted(&store, claim(&n.to_string(), 1))), TTL)).collect();
+    let say = harmed(&schema, LOCKED);
+    let begun = Instant::now();
+    let answers = block_on(store.renew_many(leases.clone())).unwrap();
+    // Each by itself would wait for seconds.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+    assert_eq!(answers[0].as_ref().unwrap_err().undecided(), Undecided::NotDone, "{answers:?}");
+    say("COMMIT");
+    let answers = block_on(store.renew_many(leases)).unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Renewed(_)))), "{answers:?}");
 }
