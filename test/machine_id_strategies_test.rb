@@ -8,8 +8,16 @@ require_relative "support/machine_ids"
 class MachineIdStrategiesTest < Minitest::Test
   include MachineIds
 
+  class Unspeakable < MachineId::Refused
+    def message = raise("there is none")
+  end
+
   WHY = {
     ["Refused: no", :refused] => -> { raise MachineId::Refused, "no" },
+    ["Refused: caf\uFFFD", :refused] => -> { raise MachineId::Refused, "caf\xE9" },
+    ["Misconfigured: caf\uFFFD", :misconfigured] => -> { raise MachineId::Misconfigured, "caf\xE9".b },
+    ["Refused: caf\u00E9", :refused] => -> { raise MachineId::Refused, "caf\u00E9".encode("UTF-16LE") },
+    ["an exception whose message cannot be told", :refused] => -> { raise Unspeakable },
     ["Misconfigured: no", :misconfigured] => -> { raise MachineId::Misconfigured, "no" },
     ["Exhausted: all 512", :exhausted] => -> { raise MachineId::Exhausted, "all 512" },
     ["IOError: down", :unreachable] => -> { raise IOError, "down" },

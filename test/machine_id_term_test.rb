@@ -49,7 +49,7 @@ class MachineIdTermTest < Minitest::Test
     assert_equal 7, machine_of(@ids.next_id)
     assert_empty strategy.released
     strategy.acquiring = -> { [8, :another_lease, 60] }
-    strategy.renewing = ->(_) { raise MachineId::LeaseLost, "another has it" }
+    strategy.renewing = ->(_) { raise MachineId::LeaseLost, "another has it: \xE9" }
     lost = heard_of(:lost, notices)
 
     assert_equal [7, :lost], [lost.machine_id, lost.reason]

@@ -64,9 +64,16 @@ module LeaseMachines
         end
       rescue Exception => error # rubocop:disable Lint/RescueException
         kind = KINDS.find { |known, _| known === error }&.last || :unreachable # rubocop:disable Style/CaseEquality
-        call.failed(kind, "#{error.class}: #{error.message}")
+        call.failed(kind, said(error))
       ensure
         call.failed(:unreachable, "its thread was killed")
+      end
+
+      # For people. It may be of any encoding, or of none, and whatever makes it may fail: the kind is told all the same.
+      def said(error)
+        "#{error.class}: #{error.message.encode(Encoding::UTF_8, invalid: :replace, undef: :replace)}"
+      rescue Exception # rubocop:disable Lint/RescueException
+        "an exception whose message cannot be told"
       end
 
       def acquired(call, number, (machine_id, lease, ttl))
