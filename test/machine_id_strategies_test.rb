@@ -41,6 +41,61 @@ class MachineIdStrategiesTest < Minitest::Test
     end
   end
 
+  # A process at its limit of threads.
+  module NoThreads
+    class << self
+      attr_accessor :wanting
+    end
+
+    def new(...)
+      return super unless NoThreads.wanting&.call(Thread.current)
+
+      raise ThreadError, "can't create Thread: Resource temporarily unavailable"
+    end
+  end
+  Thread.singleton_class.prepend(NoThreads)
+
+  def test_where_there_is_no_thread_for_a_call_it_is_asked_again
+    strategy = Asked.new
+    left = 2
+    NoThreads.wanting = ->(by) { by.name == "lease-id-calls" && (left -= 1) >= 0 }
+    notices = Thread::Queue.new
+    start(strategy, acquire_timeout: 10, on_event: notices.method(:push))
+
+    assert_equal 7, machine_of(@ids.next_id)
+    assert_equal :unreachable, heard_of(:not_acquired, notices).reason
+    assert_equal 1, strategy.calls.size
+  ensure
+    NoThreads.wanting = nil
+  end
+
+  def test_where_there_is_no_thread_at_all_nothing_is_left_behind
+    names = -> { Thread.list.map(&:name).grep(/\Alease-id/) }
+    before = names.().size
+    threads = 0
+    starter = Thread.current
+    NoThreads.wanting = ->(by) { by == starter && (threads += 1) > 1 }
+
+    assert_raises(ThreadError) { start(Asked.new) }
+    NoThreads.wanting = nil
+    wait_until { names.().size <= before }
+  ensure
+    NoThreads.wanting = nil
+  end
+
+  def test_who_waits_for_an_answer_is_told_where_nobody_gives_one_any_more
+    before = Thread.list
+    start(Asked.new)
+    GC.disable # which would tell them at some time
+    (Thread.list - before).find { |thread| thread.name == "lease-id-calls" }.kill.join
+    @ids.report_lost
+    @ids.stop
+    # The system's threads, and not those of Ruby alone.
+    wait_until { Dir["/proc/self/task/*/comm"].none? { |file| comm(file) == "lease-id-call" } }
+  ensure
+    GC.enable
+  end
+
   # A static strategy is one method.
   def test_a_strategy_with_nothing_but_acquire
     strategy = Object.new
@@ -221,5 +276,13 @@ class MachineIdStrategiesTest < Minitest::Test
     assert_raises(TypeError) { start(Object.new) }
   ensure
     ENV.delete("LEASE_TEST_POD")
+  end
+
+  private
+
+  def comm(file)
+    File.read(file).chomp
+  rescue SystemCallError
+    nil # it has ended
   end
 end

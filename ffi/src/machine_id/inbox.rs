@@ -50,6 +50,7 @@ pub(crate) fn define(_: &Ruby, machine_id: RClass) -> Result<(), Error> {
     class.define_singleton_method("new", method!(new, 0))?;
     class.define_method("take", method!(take, 0))?;
     class.define_method("close", method!(close, 0))?;
+    class.define_method("refuse", method!(refuse, 0))?;
     let class: RClass = machine_id.const_get("Call")?;
     class.undef_default_alloc_func();
     class.define_method("wanted", method!(wanted, 0))?;
@@ -98,6 +99,14 @@ fn take(ruby: &Ruby, this: &Inbox) -> Result<Value, Error> {
 /// Where the start failed before it took the sender.
 fn close(this: &Inbox) {
     drop(this.take_sender());
+}
+
+/// Where nobody takes anything out any more: whoever waits for an answer, or asks later, is told at once that there is none.
+fn refuse(this: &Inbox) {
+    if let Some(mut receiver) = this.receiver.get().and_then(|receiver| receiver.try_lock().ok()) {
+        receiver.close();
+        while receiver.try_recv().is_ok() {}
+    }
 }
 
 /// `[name, from, to, lease_duration, limit, last_used]`

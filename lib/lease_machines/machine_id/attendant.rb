@@ -34,6 +34,9 @@ module LeaseMachines
       def start
         thread("lease-id-notices") { while (notice = @notices.pop) do tell(notice) end }
         thread("lease-id-calls") { attend }
+      rescue ThreadError
+        @notices.close
+        raise
       end
 
       private
@@ -41,13 +44,21 @@ module LeaseMachines
       def attend
         while (message = @inbox.take)
           case message
-          when Call then thread("lease-id-call") { answer(message) }
+          when Call then hand_over(message)
           when Integer then @leases.delete(message)
           else @notices << Notice.new(*message)
           end
         end
       ensure
+        @inbox.refuse
         @notices.close
+      end
+
+      # Where there is no thread for it, nobody was asked.
+      def hand_over(call)
+        thread("lease-id-call") { answer(call) }
+      rescue ThreadError => error
+        call.failed(:unreachable, said(error))
       end
 
       # What is raised here was raised by somebody's strategy; whatever it was, the manager is told. One answer counts: the
