@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "timeout"
 require_relative "test_helper"
 require_relative "support/machine_ids"
 
@@ -47,6 +48,9 @@ class MachineIdTest < Minitest::Test
     assert_equal [], ids.next_batch(0)
     assert_raises(TypeError) { ids.next_batch(1.5) }
     assert_raises(RangeError) { ids.next_batch(-1) }
+    [1_000_001, (2**64) - 1].each do |count|
+      assert_match(/at most 1000000 .*not #{count}/, assert_raises(ArgumentError) { ids.next_batch(count) }.message)
+    end
   end
 
   # SnowflakeId.AutoRegister#2, #3; imadcn/idworker#4: what had lost its number went on.
@@ -217,6 +221,23 @@ class MachineIdTest < Minitest::Test
 
       assert_equal made.sort, made
       assert_equal 250, made.uniq.size
+    end
+  end
+
+  # What would take minutes is given up with whoever wanted it. What counts goes on from the stamp that was taken last,
+  # whatever the clock says.
+  def test_a_batch_that_was_interrupted_takes_no_more
+    layout = MachineId::Layout.new(time_bits: 41, machine_bits: 10, counter_bits: 2)
+    ids = start(MachineId::Fixed.new(1), layouts: [layout])
+    assert_raises(Timeout::Error) { Timeout.timeout(0.05) { ids.sortable.next_batch(1_000_000) } }
+    stamp = lambda do
+      parts = layout.decode(ids.next_id)
+      (parts.time.to_r * 4000).to_i + parts.counter
+    end
+    wait_until do
+      before = stamp.()
+      sleep 0.1
+      stamp.() == before + 1
     end
   end
 

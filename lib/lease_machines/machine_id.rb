@@ -216,10 +216,12 @@ module LeaseMachines
     #   @raise [Disabled] where the machine ID is not held any more, and in a forked child
     #   @raise [ClockError, EpochExhausted]
     # @!method next_batch(count)
-    #   The next IDs: 64 bits, unique by counting, in rising order.
-    #   @param count [Integer] how many
+    #   The next IDs: 64 bits, unique by counting, in rising order. They are taken in parts of a thousand, between which
+    #   other threads run, and an interrupt ends it: what was taken is lost then.
+    #   @param count [Integer] how many, up to 1,000,000
     #   @return [Array<Integer>]
     #   @raise [Error] as {next_id}
+    #   @raise [ArgumentError] for more than that
     # @!method machine_id
     #   The machine ID, as long as it is held.
     #   @return [Integer, nil]
@@ -264,10 +266,11 @@ module LeaseMachines
     #   @return [Integer]
     #   @raise [Disabled, ClockError, EpochExhausted]
     # @!method next_batch(count)
-    #   The next IDs.
-    #   @param count [Integer] how many
+    #   The next IDs, as {MachineId#next_batch}.
+    #   @param count [Integer] how many, up to 1,000,000
     #   @return [Array<Integer>]
     #   @raise [Disabled, ClockError, EpochExhausted]
+    #   @raise [ArgumentError] for more than that
     # @!method bits
     #   The width of its IDs.
     #   @return [Integer]

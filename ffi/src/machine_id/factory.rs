@@ -148,26 +148,36 @@ pub(super) fn many<I: Ids + ?Sized + 'static>(
     ids: &Arc<I>,
     count: Value,
 ) -> Result<RArray, Error> {
-    /// More take longer than other threads should have to wait.
-    const AT_ONCE: usize = 4_096;
-    let count = usize::try_from(numbers::count(ruby, "count", count)?).unwrap_or(usize::MAX);
-    let made = if count <= AT_ONCE { ids.try_next_batch(count) } else { Err(BEHIND) };
-    let made = match made {
-        Ok(made) => made,
-        Err(IdError::Clock(ClockError::Behind(_))) => {
-            let ids = Arc::clone(ids);
-            elsewhere(ruby, move || ids.next_batch(count))?
+    /// More take longer than other threads should have to wait, or than should go on for one that was interrupted.
+    const AT_ONCE: usize = 1_024;
+    const MOST: u64 = 1_000_000;
+    let count = match numbers::count(ruby, "count", count)? {
+        count @ 0..=MOST => usize::try_from(count).unwrap_or(usize::MAX),
+        more => {
+            let more = errors::shortened(more);
+            return Err(errors::argument(
+                ruby,
+                format!("count must be at most {MOST} in one call, not {more}"),
+            ));
         }
-        Err(error) => return Err(errors::id(ruby, error)),
     };
-    let all = ruby.ary_new_capa(made.len());
-    for id in made {
-        all.push(build::wide(ruby, id))?;
+    let all = ruby.ary_new_capa(count);
+    while all.len() < count {
+        let part = AT_ONCE.min(count - all.len());
+        let made = match ids.try_next_batch(part) {
+            Err(IdError::Clock(ClockError::Behind(_))) => {
+                let ids = Arc::clone(ids);
+                elsewhere(ruby, move || ids.next_batch(part))?
+            }
+            made => made.map_err(|error| errors::id(ruby, error))?,
+        };
+        for id in made {
+            all.push(build::wide(ruby, id))?;
+        }
+        ruby.thread_check_ints()?;
     }
     Ok(all)
 }
-
-const BEHIND: IdError = IdError::Clock(ClockError::Behind(std::time::Duration::ZERO));
 
 /// By a thread that may sleep, while this one waits as for any answer.
 fn elsewhere<T: Send + 'static>(
