@@ -60,14 +60,40 @@ class MachineIdForkTest < Minitest::Test
   end
 
   def test_before_anything_was_started
-    script = "LeaseMachines::MachineId.next_id rescue print($!.class, $!.message)"
-    load_path = $LOAD_PATH.flat_map { |folder| ["-I", folder] }
-    said = IO.popen([RbConfig.ruby, *load_path, "-rlease_machines", "-e", script], &:read)
+    said = run_elsewhere("LeaseMachines::MachineId.next_id rescue print($!.class, $!.message)")
 
     assert_match(/\ALeaseMachines::MachineId::NotStarted.*MachineId\.start/, said)
   end
 
+  def test_a_process_that_ends_gives_back_what_it_holds
+    script = <<~RUBY
+      include LeaseMachines
+      pool = MachineId::PoolLease.new(store: LeaseMachines.open(ARGV.fetch(0)), pool: "ids", size: 2, identity: "web")
+      held = []
+      start = -> { (held << MachineId.start(strategy: pool, acquire_timeout: 5)).last.machine_id }
+      print(start.call, " ")
+      Process.wait(fork { start.call })
+      print(start.call, " ")
+      at_exit { print("last: ", MachineId.next_id.positive?) }
+    RUBY
+    Dir.mktmpdir do |folder|
+      url = "sqlite:#{folder}/leases.db"
+
+      assert_equal "0 1 last: true", run_elsewhere(script, url)
+      pool = MachineId::PoolLease.new(store: LeaseMachines.open(url), pool: "ids", size: 2, identity: "web")
+      again = MachineId.start(strategy: pool, acquire_timeout: 5)
+
+      assert_equal [0, 1], [again.machine_id, start(pool, acquire_timeout: 5).machine_id].sort
+      again.stop
+    end
+  end
+
   private
+
+  def run_elsewhere(script, *arguments)
+    load_path = $LOAD_PATH.flat_map { |folder| ["-I", folder] }
+    IO.popen([RbConfig.ruby, *load_path, "-rlease_machines", "-e", script, *arguments], &:read)
+  end
 
   def reason_of
     yield

@@ -112,12 +112,19 @@ module LeaseMachines
     class LeaseLost < Error
     end
 
+    # Those that somebody still has.
+    @started = ObjectSpace::WeakMap.new
+
     class << self
       private :new
 
       # Starts, and waits until a machine ID is held.
       #
       # The one that was started last is what {next_id} takes IDs of.
+      #
+      # At the end of the process it is stopped, after all that +at_exit+ was told later than to load this library. A process
+      # that is killed, or ends by +exit!+, leaves its machine ID held for the rest of the lease; so does another Ractor than
+      # the main one, unless it stops its own.
       #
       # @param strategy [Object] see above
       # @param lease_duration [Numeric] seconds for which a lease is asked for, at least 30
@@ -203,9 +210,14 @@ module LeaseMachines
 
       def _remember(ids)
         @current = ids
+        @started[ids] = true
+        ids
       rescue Ractor::IsolationError
         ids
       end
+
+      # At the end of a process. What its parent has started is none of its business, and knows that.
+      def _stop_all = @started.keys.reverse_each(&:stop)
 
       def _not_started = raise(NotStarted, "no machine ID was held so far: call LeaseMachines::MachineId.start")
     end
@@ -293,6 +305,8 @@ module LeaseMachines
     private_constant :Call
   end
 end
+
+at_exit { LeaseMachines::MachineId.__send__(:_stop_all) }
 
 require_relative "machine_id/layout"
 require_relative "machine_id/notice"
