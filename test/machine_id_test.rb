@@ -70,8 +70,33 @@ class MachineIdTest < Minitest::Test
 
     assert_nil ids.stop
     assert_raises(MachineId::Disabled) { ids.next_id }
-    assert_equal :stopped, assert_raises(MachineId::Disabled) { ids.counter }.reason
+    assert_raises(MachineId::Disabled) { ids.counter.next_id }
     assert_raises(MachineId::Disabled) { MachineId.next_id }
+  end
+
+  def test_a_stop_is_over_for_everybody_when_it_is_over
+    strategy = Asked.new
+    begun, gate, order = Array.new(3) { Thread::Queue.new }
+    strategy.define_singleton_method(:release) do |_, _|
+      begun << true
+      gate.pop
+      order << :released
+    end
+    start(strategy)
+    first = Thread.new { @ids.stop }
+
+    assert begun.pop(timeout: PATIENCE)
+    first.kill.join
+    second = Thread.new do
+      @ids.stop
+      order << :stopped
+    end
+    wait_until { second.stop? }
+    gate << :go_on
+
+    assert second.join(PATIENCE)
+    assert_equal %i[released stopped], [order.pop, order.pop]
+    assert_equal :stopped, assert_raises(MachineId::Disabled) { @ids.report_lost || @ids.next_id }.reason
   end
 
   def test_the_callback_of_a_loss

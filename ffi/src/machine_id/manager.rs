@@ -1,6 +1,5 @@
 //! `LeaseMachines::MachineId`
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,8 +17,7 @@ use crate::{build, errors, time, wait};
 pub(crate) struct MachineId {
     /// What most ask for.
     counter: Arc<Counter<Id64>>,
-    /// Borrowed only between two calls of Ruby's. Taken out when it is stopped.
-    manager: RefCell<Own<Manager>>,
+    manager: Own<Arc<Manager>>,
 }
 
 /// Where nobody waits for a start any more, it asks for nothing more either. What has started asks again after a loss.
@@ -89,7 +87,7 @@ fn start(
     };
     start.has_started = true;
     let counter = Arc::new(manager.counter());
-    Ok(ruby.obj_wrap_as(MachineId { counter, manager: RefCell::new(Own::new(manager)) }, class))
+    Ok(ruby.obj_wrap_as(MachineId { counter, manager: Own::new(Arc::new(manager)) }, class))
 }
 
 fn next_id(ruby: &Ruby, this: Value) -> Result<Value, Error> {
@@ -105,7 +103,7 @@ fn next_batch(ruby: &Ruby, this: &MachineId, count: Value) -> Result<RArray, Err
 }
 
 fn machine_id(this: &MachineId) -> Option<u16> {
-    this.manager.borrow().get()?.machine_id()
+    this.manager.get()?.machine_id()
 }
 
 fn a_factory(
@@ -115,30 +113,24 @@ fn a_factory(
     bits: Value,
     key: Value,
 ) -> Result<Obj<Factory>, Error> {
-    match this.manager.borrow().get() {
+    match this.manager.get() {
         Some(manager) => Ok(ruby.obj_wrap(factory::of(ruby, manager, kind, bits, key)?)),
-        None => Err(errors::id(ruby, IdError::Disabled(this.why_not()))),
+        None => Err(errors::id(ruby, IdError::Disabled(Reason::Forked))),
     }
 }
 
 fn report_lost(this: &MachineId) {
-    if let Some(manager) = this.manager.borrow().get() {
+    if let Some(manager) = this.manager.get() {
         manager.report_lost();
     }
 }
 
+/// Who calls it while it stops waits as well. It stops also where nobody waits any more.
 fn stop(ruby: &Ruby, this: &MachineId) -> Result<(), Error> {
-    let Some(manager) = this.manager.borrow_mut().take() else { return Ok(()) };
+    let Some(manager) = this.manager.get().map(Arc::clone) else { return Ok(()) };
     let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
     match wait::for_answer(ruby, process.runtime().spawn_blocking(move || manager.stop()))? {
         Ok(()) => Ok(()),
         Err(died) => Err(errors::fault(ruby, &died.to_string())),
-    }
-}
-
-impl MachineId {
-    /// Why there is no manager.
-    fn why_not(&self) -> Reason {
-        if self.manager.borrow().is_here() { Reason::Stopped } else { Reason::Forked }
     }
 }

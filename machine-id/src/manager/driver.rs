@@ -169,32 +169,41 @@ impl Manager {
     /// Somebody outside knows that the machine ID is lost. When this returns, the factories are off. It is released, and another
     /// one asked for unless the strategy has only this one.
     pub fn report_lost(&self) {
-        if self.shared.generation.is_current() {
-            // Not only by the thread that may hang: whoever called is to rely on it.
-            self.shared.close(&mut self.shared.lock(), Reason::Signalled);
-            self.shared.push(Event::Signalled);
-        }
+        self.turn_off(Reason::Signalled, Event::Signalled);
     }
 
     /// Turns the factories off, gives the machine ID back together with the time that was not used, and waits for that, though
-    /// no longer than some 5 s. In a forked child it does nothing: what was made before the fork is the parent's.
-    pub fn stop(self) {
+    /// no longer than some 5 s. Whoever calls it while it stops waits as well. In a forked child it does nothing: what was made
+    /// before the fork is the parent's.
+    pub fn stop(&self) {
+        self.turn_off(Reason::Stopped, Event::StopRequested);
+        if self.shared.generation.is_current() {
+            let mut state = self.shared.lock();
+            while !state.machine.has_ended() {
+                state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Not only by the thread that may hang: whoever called is to rely on it that the factories are off.
+    fn turn_off(&self, reason: Reason, event: Event) {
         if !self.shared.generation.is_current() {
             return;
         }
-        self.shared.push(Event::StopRequested);
         let mut state = self.shared.lock();
-        while !state.machine.has_ended() {
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        // Where it has ended they are off, for another reason.
+        if state.machine.end().is_none() {
+            self.shared.close(&mut state, reason);
+            state.events.push_back(event);
         }
+        drop(state);
+        self.shared.changed.notify_all();
     }
 }
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        if self.shared.generation.is_current() {
-            self.shared.push(Event::StopRequested);
-        }
+        self.turn_off(Reason::Stopped, Event::StopRequested);
     }
 }
 
@@ -208,11 +217,6 @@ impl Shared {
     /// What a thread died over is not made whole here: the machine is asked to go on from what it knows.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, event: Event) {
-        self.lock().events.push_back(event);
-        self.changed.notify_all();
     }
 
     /// The manager's thread. Should it die, it begins again with what is in memory.
