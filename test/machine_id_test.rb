@@ -99,6 +99,15 @@ class MachineIdTest < Minitest::Test
     assert_equal :stopped, assert_raises(MachineId::Disabled) { @ids.report_lost || @ids.next_id }.reason
   end
 
+  # Whoever makes IDs needs to keep nothing else.
+  def test_a_factory_keeps_its_machine_id
+    orders = Array.new(20) { |number| MachineId.start(strategy: MachineId::Fixed.new(number)).sortable }
+    start(MachineId::Fixed.new(20))
+    3.times { GC.start }
+
+    assert_equal([*0..19], orders.map { |factory| machine_of(factory.next_id) })
+  end
+
   def test_the_callback_of_a_loss
     told = Thread::Queue.new
     on_lost = lambda do |notice|

@@ -271,7 +271,7 @@ module LeaseMachines
     alias to_s inspect
 
     # Makes IDs of one kind and width. All of a {MachineId} and a width take from one stream, so that no two make the same
-    # ID.
+    # ID. As long as one of them is there, the machine ID is kept: what nobody has any more is stopped.
     #
     # @!method next_id
     #   The next ID.

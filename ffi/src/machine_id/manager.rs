@@ -108,15 +108,18 @@ fn machine_id(this: &MachineId) -> Option<u16> {
 
 fn a_factory(
     ruby: &Ruby,
-    this: &MachineId,
+    this: Obj<MachineId>,
     kind: Symbol,
     bits: Value,
     key: Value,
 ) -> Result<Obj<Factory>, Error> {
-    match this.manager.get() {
-        Some(manager) => Ok(ruby.obj_wrap(factory::of(ruby, manager, kind, bits, key)?)),
-        None => Err(errors::id(ruby, IdError::Disabled(Reason::Forked))),
-    }
+    let Some(manager) = this.manager.get() else {
+        return Err(errors::id(ruby, IdError::Disabled(Reason::Forked)));
+    };
+    let factory = ruby.obj_wrap(factory::of(ruby, manager, kind, bits, key)?);
+    // What makes IDs keeps what keeps the machine ID. Without an @ it is nobody else's to see.
+    factory.ivar_set("machine_id", this)?;
+    Ok(factory)
 }
 
 fn report_lost(this: &MachineId) {
