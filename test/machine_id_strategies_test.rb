@@ -96,6 +96,18 @@ class MachineIdStrategiesTest < Minitest::Test
     GC.enable
   end
 
+  def test_a_grant_that_cannot_be_read_is_given_back
+    [[70_000, :lease, 60], [7, :lease, Float::NAN], [7, :lease, nil], ["7", :lease, 60]].each do |grant|
+      strategy = Asked.new
+      grants = [grant]
+      strategy.acquiring = -> { grants.shift || raise(MachineId::Misconfigured, "enough") }
+
+      assert_raises(MachineId::StartError) { MachineId.start(strategy: strategy) }
+      wait_until { strategy.released.any? }
+      assert_equal [[:lease, nil]], strategy.released, grant.inspect
+    end
+  end
+
   # A static strategy is one method.
   def test_a_strategy_with_nothing_but_acquire
     strategy = Object.new

@@ -71,10 +71,10 @@ impl Call {
         Self { wanted, reply: Plain::new(Own::new(reply)) }
     }
 
-    fn answer(&self, reply: Reply) {
-        if let Some(sender) = self.reply.lock().ok().and_then(|mut reply| reply.take()) {
-            let _ = sender.send(reply);
-        }
+    /// Whether this was the answer.
+    fn answer(&self, reply: Reply) -> bool {
+        let sender = self.reply.lock().ok().and_then(|mut reply| reply.take());
+        sender.is_some_and(|sender| sender.send(reply).is_ok())
     }
 }
 
@@ -145,9 +145,8 @@ fn released(this: &Call) {
     this.answer(Reply::Released);
 }
 
-fn failed(this: &Call, kind: Symbol, said: String) -> Result<(), Error> {
-    this.answer(Reply::Failed(Failure::named(&kind.name()?, said)));
-    Ok(())
+fn failed(this: &Call, kind: Symbol, said: String) -> Result<bool, Error> {
+    Ok(this.answer(Reply::Failed(Failure::named(&kind.name()?, said))))
 }
 
 /// `[name, machine_id, ttl, reason, message]`

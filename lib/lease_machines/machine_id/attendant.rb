@@ -70,14 +70,14 @@ module LeaseMachines
         when :acquire then acquired(call, to, @strategy.acquire(duration, options))
         when :renew then renewed(call, from, to, duration, options)
         when :release
-          @strategy.release(@leases[from], options) if @strategy.respond_to?(:release)
+          give_back(@leases[from], options)
           call.released
         end
       rescue Exception => error # rubocop:disable Lint/RescueException
         kind = KINDS.find { |known, _| known === error }&.last || :unreachable # rubocop:disable Style/CaseEquality
-        call.failed(kind, said(error))
+        failed = call.failed(kind, said(error))
       ensure
-        call.failed(:unreachable, "its thread was killed")
+        take_back(name, to, options) if failed || call.failed(:unreachable, "its thread was killed")
       end
 
       # For people. It may be of any encoding, or of none, and whatever makes it may fail: the kind is told all the same.
@@ -87,6 +87,7 @@ module LeaseMachines
         "an exception whose message cannot be told"
       end
 
+      # Kept before the manager is told, which may want it back at once. It says when it is to be forgotten, if it was told.
       def acquired(call, number, (machine_id, lease, ttl))
         @leases[number] = lease
         call.acquired(machine_id, Seconds.of(ttl))
@@ -97,6 +98,16 @@ module LeaseMachines
         lease, ttl = @strategy.respond_to?(:renew) ? @strategy.renew(lease, duration, options) : [lease, duration]
         @leases[number] = lease
         call.renewed(Seconds.of(ttl))
+      end
+
+      # Nobody holds what could not be told. After a renewal the manager goes on from the old lease, which may be the same.
+      def take_back(name, number, options)
+        lease = @leases.delete(number)
+        give_back(lease, options) unless lease.nil? || name == :renew
+      end
+
+      def give_back(lease, options)
+        @strategy.release(lease, options) if @strategy.respond_to?(:release)
       end
 
       def tell(notice)
