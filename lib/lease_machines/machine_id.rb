@@ -131,9 +131,10 @@ module LeaseMachines
       # @param renew_interval [Numeric] seconds after which it is renewed, at least 20, and less than +lease_duration+
       # @param acquire_timeout [Numeric, nil] seconds for which the start waits, nil for ever
       # @param on_lost [#call, nil] is called with a {Notice} when the machine ID is lost, after the factories were turned
-      #   off, in a thread of its own
-      # @param on_event [#call, nil] the same for every {Notice}. Where ActiveSupport is loaded, each is also an event of
-      #   +ActiveSupport::Notifications+: +lost.machine_id.lease_machines+, with the notice's members as its payload
+      #   off, in a thread that is for listeners alone: one after the other, so that one that takes long holds up the others
+      # @param on_event [#call, nil] the same for every {Notice}. What a listener raises is a warning. Where ActiveSupport is
+      #   loaded, each is also an event of +ActiveSupport::Notifications+: +lost.machine_id.lease_machines+, with the
+      #   notice's members as its payload
       # @param max_clock_skew [Numeric] seconds that this machine's clock may be away from the store's
       # @param clock_patience [Numeric] seconds for which a call for an ID waits for a clock that is behind
       # @param layouts [Array<Layout>] one for each width that is to differ from the usual

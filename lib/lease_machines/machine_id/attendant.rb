@@ -111,13 +111,29 @@ module LeaseMachines
       end
 
       def tell(notice)
-        @on_lost&.call(notice) if notice.name == :lost
-        @on_event&.call(notice)
-        return unless defined?(ActiveSupport::Notifications)
+        listen { @on_lost&.call(notice) } if notice.name == :lost
+        listen { @on_event&.call(notice) }
+        listen do
+          if defined?(ActiveSupport::Notifications)
+            ActiveSupport::Notifications.instrument("#{notice.name}.machine_id.lease_machines", notice.to_h)
+          end
+        end
+      end
 
-        ActiveSupport::Notifications.instrument("#{notice.name}.machine_id.lease_machines", notice.to_h)
-      rescue StandardError => error
-        warn "lease_machines: a listener to a machine ID raised #{error.class}: #{error.message}"
+      # What one raises, another hears none the less, and itself of the next. But to exit is to exit.
+      def listen
+        yield
+      rescue SystemExit
+        raise
+      rescue Exception => error # rubocop:disable Lint/RescueException
+        complain("lease_machines: a listener to a machine ID raised #{said(error)}")
+      end
+
+      # Who would be told that this cannot be told?
+      def complain(message)
+        warn message
+      rescue Exception # rubocop:disable Lint/RescueException
+        nil
       end
 
       def thread(name, &)
