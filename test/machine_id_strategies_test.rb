@@ -283,6 +283,13 @@ class MachineIdStrategiesTest < Minitest::Test
     assert_equal 4, @ids.machine_id
     assert_raises(MachineId::StartError) { start(MachineId::HostIdentifiers.new(["db9"], { "db1" => 4 })) }
     assert_raises(ArgumentError) { start(MachineId::HostIdentifiers.new(["a"], { "a" => 1, "b" => 1 })) }
+    # ENV["HOST"] where it is not set: on the list as on the host, it would be everybody's name.
+    [[[nil], { "a" => 1 }], [["a"], { nil => 1 }], ["a", { "a" => 1 }], [["a"], [["a", 1], ["a", 2]]]].each do |own, ids|
+      assert_raises(TypeError) { MachineId::HostIdentifiers.new(own, ids) }
+    end
+    [[[""], { "a" => 1 }], [["a"], { " " => 1 }]].each do |own, ids|
+      assert_raises(ArgumentError) { MachineId::HostIdentifiers.new(own, ids) }
+    end
     assert_raises(RangeError) { MachineId::Fixed.new(65_536) }
     assert_raises(TypeError) { MachineId::Fixed.new("7") }
     assert_raises(TypeError) { MachineId::EnvironmentVariable.new(:POD) }

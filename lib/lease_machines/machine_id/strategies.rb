@@ -49,9 +49,12 @@ module LeaseMachines
     class HostIdentifiers
       # @param own [Array<String>]
       # @param ids [Hash{String => Integer}]
+      # @raise [TypeError, ArgumentError] for what is no name, such as an environment variable that is not set
       def initialize(own:, ids:)
-        super(own: own.map { |name| String(name).dup.freeze }.freeze,
-              ids: ids.to_h { |name, id| [String(name).dup.freeze, Fixed.new(id).machine_id] }.freeze)
+        Strategies.check(Array, own: own)
+        Strategies.check(Hash, ids: ids)
+        super(own: own.map { |name| Strategies.filled(own: name) }.freeze,
+              ids: ids.to_h { |name, id| [Strategies.filled(ids: name), Fixed.new(id).machine_id] }.freeze)
       end
     end
 
@@ -148,6 +151,15 @@ module LeaseMachines
         given.each do |name, value|
           raise TypeError, "#{name} must be a #{kind}, not #{value.class}" unless value.is_a?(kind)
         end
+      end
+
+      # What is not said is not to be what all others have not said.
+      def self.filled(**given)
+        check(String, **given)
+        what, name = given.first
+        raise ArgumentError, "#{what} must be names, found one that is empty" if name.strip.empty?
+
+        name.dup.freeze
       end
 
       # The one that is asked in Ruby, if any is.
