@@ -99,13 +99,32 @@ class MachineIdTest < Minitest::Test
     assert_equal :stopped, assert_raises(MachineId::Disabled) { @ids.report_lost || @ids.next_id }.reason
   end
 
+  # Each would make the other's IDs.
+  def test_a_number_that_is_written_down_is_used_once
+    start(MachineId::Fixed.new(7))
+    listed = MachineId::HostIdentifiers.new(["db1"], { "db1" => 7 })
+    error = assert_raises(MachineId::StartError) { MachineId.start(strategy: listed) }
+
+    assert_equal :conflict, error.reason
+    assert_match(/machine ID 7 is in use in this process/, error.message)
+    other = MachineId.start(strategy: MachineId::Fixed.new(8))
+    @ids.stop
+
+    assert_equal [7, 8], [start(listed), other].map(&:machine_id)
+    other.stop
+  end
+
   # Whoever makes IDs needs to keep nothing else.
   def test_a_factory_keeps_its_machine_id
-    orders = Array.new(20) { |number| MachineId.start(strategy: MachineId::Fixed.new(number)).sortable }
-    start(MachineId::Fixed.new(20))
+    strategies = Array.new(20) { Asked.new }
+    orders = strategies.map { |strategy| MachineId.start(strategy: strategy).sortable }
+    start(Asked.new)
     3.times { GC.start }
 
-    assert_equal([*0..19], orders.map { |factory| machine_of(factory.next_id) })
+    assert_equal([7] * 20, orders.map { |factory| machine_of(factory.next_id) })
+    assert_empty strategies.flat_map(&:released)
+  ensure
+    ObjectSpace.each_object(MachineId, &:stop)
   end
 
   def test_the_callback_of_a_loss

@@ -84,7 +84,8 @@ module LeaseMachines
     # No machine ID could be had.
     class StartError < Error
       # +:exhausted+, +:busy+ (others were deciding on each that could be had), +:conflict+ (another identity has the one of
-      # a {Guarded}), +:unreachable+, +:refused+, +:misconfigured+, +:illegal_ttl+, +:clock_skew+, +:resources+ or +:stopped+
+      # a {Guarded}, or this process uses the one that is written down already), +:unreachable+, +:refused+,
+      # +:misconfigured+, +:illegal_ttl+, +:clock_skew+, +:resources+ or +:stopped+
       # @return [Symbol]
       attr_reader :reason
 

@@ -1,8 +1,10 @@
 //! Strategies: the built-in ones by what describes them, and those of Ruby's by what is sent to Ruby and answered there.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lease_machines::SlotRange;
@@ -10,6 +12,7 @@ use lease_machines_id::{
     AcquireError, Acquired, CallOptions, EnvironmentVariable, Fixed, Guarded, HostIdentifiers, LeaseHandle,
     Left, PoolLease, RenewError, Renewed, Strategy,
 };
+use lease_machines_os::PerProcess;
 use magnus::{Error, RArray, RString, Ruby, Symbol, Value, prelude::*};
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
@@ -66,20 +69,17 @@ pub(super) fn described(
     description: RArray,
     sender: &UnboundedSender<Message>,
 ) -> Result<Box<dyn Strategy>, Error> {
+    if let Some(strategy) = written_down(ruby, description)? {
+        return Ok(Box::new(Once(strategy)));
+    }
     let kind: Symbol = description.entry(0)?;
     match &*kind.name()? {
-        "fixed" => Ok(Box::new(Fixed(description.entry(1)?))),
-        "environment_variable" => Ok(Box::new(EnvironmentVariable::new(description.entry::<String>(1)?))),
-        "host_identifiers" => {
-            let (own, ids): (Vec<String>, Vec<(String, u16)>) =
-                (description.entry(1)?, description.entry(2)?);
-            match HostIdentifiers::new(own, ids) {
-                Ok(strategy) => Ok(Box::new(strategy)),
-                Err(error) => Err(errors::argument(ruby, error.to_string())),
-            }
-        }
         "guarded" => {
-            let strategy = described(ruby, description.entry(1)?, sender)?;
+            let inner = description.entry(1)?;
+            let strategy = match written_down(ruby, inner)? {
+                Some(strategy) => strategy,
+                None => described(ruby, inner, sender)?,
+            };
             let identity = text(ruby, "identity", description.entry(3)?)?;
             Ok(Box::new(Guarded::new(strategy, pool(ruby, description.entry(2)?)?, identity)))
         }
@@ -90,6 +90,23 @@ pub(super) fn described(
             leases: AtomicU64::new(0),
         })),
     }
+}
+
+/// One whose machine ID nobody hands out.
+fn written_down(ruby: &Ruby, description: RArray) -> Result<Option<Box<dyn Strategy>>, Error> {
+    let kind: Symbol = description.entry(0)?;
+    let strategy: Box<dyn Strategy> = match &*kind.name()? {
+        "fixed" => Box::new(Fixed(description.entry(1)?)),
+        "environment_variable" => Box::new(EnvironmentVariable::new(description.entry::<String>(1)?)),
+        "host_identifiers" => {
+            let (own, ids): (Vec<String>, Vec<(String, u16)>) =
+                (description.entry(1)?, description.entry(2)?);
+            let strategy = HostIdentifiers::new(own, ids);
+            Box::new(strategy.map_err(|error| errors::argument(ruby, error.to_string()))?)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(strategy))
 }
 
 /// `[:pool, store, pool, size, range, cool_down, identity, exclusive_identity, label]`
@@ -120,6 +137,61 @@ fn pool(ruby: &Ruby, description: RArray) -> Result<PoolLease, Error> {
         pool = pool.with_label(label);
     }
     Ok(pool)
+}
+
+/// The machine IDs that are written down and in use. A child begins with none.
+static IN_USE: PerProcess<Mutex<BTreeSet<u16>>> = PerProcess::new();
+
+/// A strategy whose machine ID nobody hands out. That another process has it, too, only whoever wrote it down can know; that
+/// this one uses it twice, which would make each ID twice, is seen here.
+struct Once(Box<dyn Strategy>);
+
+/// A machine ID in use, until it is given back or forgotten.
+struct InUse {
+    machine_id: u16,
+    is_over: AtomicBool,
+}
+
+impl InUse {
+    fn begin(machine_id: u16) -> Option<Self> {
+        in_use().insert(machine_id).then(|| Self { machine_id, is_over: AtomicBool::new(false) })
+    }
+
+    fn end(&self) {
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            in_use().remove(&self.machine_id);
+        }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn in_use() -> MutexGuard<'static, BTreeSet<u16>> {
+    let Ok(in_use) = IN_USE.get_or_try_init(|| Ok::<_, Infallible>(Mutex::default()));
+    in_use.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Strategy for Once {
+    fn acquire(&self, lease_duration: Duration, options: &CallOptions) -> Result<Acquired, AcquireError> {
+        let granted = self.0.acquire(lease_duration, options)?;
+        let machine_id = granted.machine_id;
+        match InUse::begin(machine_id) {
+            Some(in_use) => Ok(Acquired::new(machine_id, LeaseHandle::new(in_use), granted.ttl)),
+            None => Err(AcquireError::Conflict(format!(
+                "machine ID {machine_id} is in use in this process already, by a MachineId that was not stopped"
+            ))),
+        }
+    }
+
+    fn release(&self, lease: &LeaseHandle, _options: &CallOptions) {
+        if let Some(in_use) = lease.get::<InUse>() {
+            in_use.end();
+        }
+    }
 }
 
 /// Its calls are sent to a thread of Ruby's: those of a manager's own cannot call Ruby.

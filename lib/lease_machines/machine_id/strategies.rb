@@ -4,7 +4,8 @@ module LeaseMachines
   class MachineId
     Fixed = Data.define(:machine_id)
 
-    # Always this machine ID. Nobody looks whether another process has it, too: whoever writes the configuration does.
+    # Always this machine ID. Nobody looks whether another process has it, too: whoever writes the configuration does. Twice
+    # in one process, whatever says it, it does not start: {StartError}, +:conflict+, until the first was stopped.
     #
     # @!attribute [r] machine_id
     #   @return [Integer] the number
