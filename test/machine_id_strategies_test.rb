@@ -275,9 +275,17 @@ class MachineIdStrategiesTest < Minitest::Test
     start(MachineId::EnvironmentVariable.new("LEASE_TEST_POD"))
 
     assert_equal 12, @ids.machine_id
+    # Ruby's own view of it, whatever bytes there are.
+    ENV["LEASE_TEST_POD"] = "caf\xE9-13"
+    start(MachineId::EnvironmentVariable.new("LEASE_TEST_POD"))
+
+    assert_equal 13, @ids.machine_id
     ENV["LEASE_TEST_POD"] = "web-7d4f9c6b5-x2x9q"
     error = assert_raises(MachineId::StartError) { start(MachineId::EnvironmentVariable.new("LEASE_TEST_POD")) }
     assert_equal :misconfigured, error.reason
+    ENV.delete("LEASE_TEST_POD")
+    error = assert_raises(MachineId::StartError) { start(MachineId::EnvironmentVariable.new("LEASE_TEST_POD")) }
+    assert_match(/LEASE_TEST_POD is not set/, error.message)
     start(MachineId::HostIdentifiers.new(["db1.example.org", "db1"], { "db1" => 4, "db2" => 5 }))
 
     assert_equal 4, @ids.machine_id

@@ -94,10 +94,16 @@ pub(super) fn described(
 
 /// One whose machine ID nobody hands out.
 fn written_down(ruby: &Ruby, description: RArray) -> Result<Option<Box<dyn Strategy>>, Error> {
-    let kind: Symbol = description.entry(0)?;
-    let strategy: Box<dyn Strategy> = match &*kind.name()? {
+    let what: Symbol = description.entry(0)?;
+    let strategy: Box<dyn Strategy> = match &*what.name()? {
         "fixed" => Box::new(Fixed(description.entry(1)?)),
-        "environment_variable" => Box::new(EnvironmentVariable::new(description.entry::<String>(1)?)),
+        "environment_variable" => {
+            let (name, value): (String, Option<String>) = (description.entry(1)?, description.entry(2)?);
+            let found = EnvironmentVariable::machine_id(&name, value.as_deref());
+            Box::new(Fixed(
+                found.map_err(|error| errors::not_started(ruby, kind(&error), &error.to_string()))?,
+            ))
+        }
         "host_identifiers" => {
             let (own, ids): (Vec<String>, Vec<(String, u16)>) =
                 (description.entry(1)?, description.entry(2)?);

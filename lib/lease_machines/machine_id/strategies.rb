@@ -22,7 +22,7 @@ module LeaseMachines
     EnvironmentVariable = Data.define(:variable)
 
     # The digits after the last +-+ of an environment variable, and nothing else: the ordinal of a StatefulSet's pod. The
-    # random suffix of a Deployment's is an error, not an ID.
+    # random suffix of a Deployment's is an error, not an ID. It is read at the start.
     #
     # @!attribute [r] variable
     #   @return [String] its name
@@ -166,12 +166,15 @@ module LeaseMachines
       # The one that is asked in Ruby, if any is.
       def self.asked(strategy) = strategy.is_a?(Guarded) ? asked(strategy.strategy) : strategy
 
+      # Read here, where Ruby sees to it that no thread changes it meanwhile.
+      def self.in_environment(variable) = ENV[variable]&.dup&.force_encoding(Encoding::UTF_8)&.scrub
+
       def self.describe(strategy)
         case strategy
         when Guarded
           [:guarded, describe(strategy.strategy), describe(strategy.pool), strategy.identity]
         when Fixed then [:fixed, strategy.machine_id]
-        when EnvironmentVariable then [:environment_variable, strategy.variable]
+        when EnvironmentVariable then [:environment_variable, strategy.variable, in_environment(strategy.variable)]
         when HostIdentifiers then [:host_identifiers, strategy.own, strategy.ids.to_a]
         when PoolLease
           [:pool, strategy.store, strategy.pool, strategy.size, strategy.range&.minmax, Seconds.of(strategy.cool_down),

@@ -20,33 +20,45 @@ impl EnvironmentVariable {
         Self { name: name.into() }
     }
 
-    fn machine_id(&self, value: Result<String, VarError>) -> Result<u16, String> {
-        let name = &self.name;
-        let value = value.map_err(|error| match error {
-            VarError::NotPresent => format!("the environment variable {name} is not set"),
-            VarError::NotUnicode(_) => format!("the environment variable {name} is not UTF-8"),
-        })?;
-        let expected = || format!("{name} is {value:?}, expected digits after its last '-', as in web-12");
-        let (_, ordinal) = value.rsplit_once('-').ok_or_else(expected)?;
-        if ordinal.is_empty() || !ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(expected());
-        }
-        ordinal.parse().map_err(|_| {
-            format!("{name} is {value:?}, expected a number of at most 65535 after its last '-'")
-        })
+    /// The machine ID in what the variable of this name holds, or in nothing: for callers that read it themselves. While a thread
+    /// may change the environment no other can read it safely.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Misconfigured`].
+    pub fn machine_id(name: &str, value: Option<&str>) -> Result<u16, AcquireError> {
+        let Some(value) = value else {
+            return Err(AcquireError::Misconfigured(format!("the environment variable {name} is not set")));
+        };
+        let expected = |what: &str| {
+            AcquireError::Misconfigured(format!("{name} is {value:?}, expected {what} after its last '-'"))
+        };
+        let ordinal = value.rsplit_once('-').map(|(_, ordinal)| ordinal);
+        let digits =
+            |ordinal: &&str| !ordinal.is_empty() && ordinal.bytes().all(|byte| byte.is_ascii_digit());
+        let ordinal = ordinal.filter(digits).ok_or_else(|| expected("digits, as in web-12,"))?;
+        ordinal.parse().map_err(|_| expected("a number of at most 65535"))
     }
 }
 
 impl Strategy for EnvironmentVariable {
     fn acquire(&self, lease_duration: Duration, _options: &CallOptions) -> Result<Acquired, AcquireError> {
+        let name = &self.name;
         // Not every name can be asked for: std panics where it is empty, or has a '=' or a NUL in it.
-        if self.name.is_empty() || self.name.contains(['=', '\0']) {
+        if name.is_empty() || name.contains(['=', '\0']) {
             return Err(AcquireError::Misconfigured(format!(
-                "{:?} is no name of an environment variable",
-                self.name
+                "{name:?} is no name of an environment variable"
             )));
         }
-        let machine_id = self.machine_id(std::env::var(&self.name)).map_err(AcquireError::Misconfigured)?;
+        let value = match std::env::var(name) {
+            Ok(value) => Some(value),
+            Err(VarError::NotPresent) => None,
+            Err(VarError::NotUnicode(_)) => {
+                let why = format!("the environment variable {name} is not UTF-8");
+                return Err(AcquireError::Misconfigured(why));
+            }
+        };
+        let machine_id = Self::machine_id(name, value.as_deref())?;
         Ok(Acquired::new(machine_id, LeaseHandle::none(), lease_duration))
     }
 }
@@ -55,8 +67,8 @@ impl Strategy for EnvironmentVariable {
 mod tests {
     use super::*;
 
-    fn read(value: &str) -> Result<u16, String> {
-        EnvironmentVariable::new("POD_NAME").machine_id(Ok(value.to_owned()))
+    fn read(value: &str) -> Result<u16, AcquireError> {
+        EnvironmentVariable::machine_id("POD_NAME", Some(value))
     }
 
     #[test]
@@ -84,14 +96,12 @@ mod tests {
             "web-+1",
             "web-١",
         ] {
-            let why = read(name).expect_err(name);
+            let why = read(name).expect_err(name).to_string();
             assert!(why.contains(name) && why.contains("POD_NAME"), "{why}");
         }
         assert!(read("web-65536").is_err());
         assert!(
-            EnvironmentVariable::new("X")
-                .machine_id(Err(VarError::NotPresent))
-                .is_err_and(|why| why.contains("not set"))
+            EnvironmentVariable::machine_id("X", None).is_err_and(|why| why.to_string().contains("not set"))
         );
     }
 
