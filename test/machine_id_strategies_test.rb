@@ -209,7 +209,8 @@ class MachineIdStrategiesTest < Minitest::Test
 
       assert_equal :exhausted, full.reason
       assert_match(/pool ids/, full.message)
-      [{ pool: "" }, { range: 2..1 }, { range: 0..70_000 }, { identity: "a", exclusive_identity: "b" }].each do |wrong|
+      [{ pool: "" }, { size: 513 }, { size: 600, range: 9..512 }, { range: 2..1 }, { range: 0..70_000 },
+       { identity: "a", exclusive_identity: "b" }].each do |wrong|
         assert_raises(ArgumentError, wrong.to_s) { MachineId.start(strategy: none.with(**wrong)) }
       end
       [{ store: nil }, { size: 1.5 }, { range: 3 }, { cool_down: "1 s" }, { label: 7 }].each do |wrong|

@@ -188,6 +188,10 @@ class MachineIdTest < Minitest::Test
     assert_equal [1023, 64, "2089-09-06"], [layout.max_machine_id, layout.bits, day(layout.end)]
     assert_equal :machine_id_too_large,
                  assert_raises(MachineId::Disabled) { @ids.counter(bits: 128).next_id }.reason
+    none = assert_raises(MachineId::StartError) { start(MachineId::Fixed.new(1024), layouts: [layout]) }
+
+    assert_equal :misconfigured, none.reason
+    assert_match(/machine ID 1024 has no room in any layout, expected at most 1023/, none.message)
     assert_equal MachineId::Layout.new(time_bits: 41, machine_bits: 10, counter_bits: 12, epoch: epoch), layout
     assert layout.eql?(layout)
     assert_equal layout.hash, MachineId::Layout.new(time_bits: 41, machine_bits: 10, counter_bits: 12, epoch: epoch).hash

@@ -72,7 +72,7 @@ fn start(
     let Some(sender) = inbox.take_sender() else {
         return Err(errors::argument(ruby, "the inbox was used before".to_owned()));
     };
-    let (strategy, given_up) = Chosen::new(described(ruby, strategy, &sender)?);
+    let (strategy, given_up) = Chosen::new(described(ruby, strategy, options.max_machine_id(), &sender)?);
     let mut start = GiveUp { given_up, has_started: false };
     let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
     let listener = move |notice| {

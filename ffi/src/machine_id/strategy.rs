@@ -63,10 +63,11 @@ impl Strategy for Chosen {
     }
 }
 
-/// From `[kind, …]`, as `lib/` describes one.
+/// From `[kind, …]`, as `lib/` describes one. `most` is the greatest machine ID that can be used.
 pub(super) fn described(
     ruby: &Ruby,
     description: RArray,
+    most: u16,
     sender: &UnboundedSender<Message>,
 ) -> Result<Box<dyn Strategy>, Error> {
     if let Some(strategy) = written_down(ruby, description)? {
@@ -78,12 +79,20 @@ pub(super) fn described(
             let inner = description.entry(1)?;
             let strategy = match written_down(ruby, inner)? {
                 Some(strategy) => strategy,
-                None => described(ruby, inner, sender)?,
+                None => described(ruby, inner, most, sender)?,
             };
             let identity = text(ruby, "identity", description.entry(3)?)?;
-            Ok(Box::new(Guarded::new(strategy, pool(ruby, description.entry(2)?)?, identity)))
+            Ok(Box::new(Guarded::new(strategy, pool(ruby, description.entry(2)?)?.0, identity)))
         }
-        "pool" => Ok(Box::new(pool(ruby, description)?)),
+        "pool" => match pool(ruby, description)? {
+            (pool, last) if last <= u32::from(most) => Ok(Box::new(pool)),
+            (_, last) => {
+                let why = format!(
+                    "the pool has numbers up to {last}, and no layout has room for more than {most}: name a range"
+                );
+                Err(errors::argument(ruby, why))
+            }
+        },
         _ => Ok(Box::new(OfRuby {
             sender: sender.clone(),
             deterministic: description.entry::<Value>(1)?.to_bool(),
@@ -115,11 +124,12 @@ fn written_down(ruby: &Ruby, description: RArray) -> Result<Option<Box<dyn Strat
     Ok(Some(strategy))
 }
 
-/// `[:pool, store, pool, size, range, cool_down, identity, exclusive_identity, label]`
-fn pool(ruby: &Ruby, description: RArray) -> Result<PoolLease, Error> {
+/// `[:pool, store, pool, size, range, cool_down, identity, exclusive_identity, label]`, with the greatest number that it has.
+fn pool(ruby: &Ruby, description: RArray) -> Result<(PoolLease, u32), Error> {
     let store: &Store = description.entry(1)?;
     let size = numbers::count(ruby, "size", description.entry(3)?)?;
     let size = u32::try_from(size).unwrap_or(u32::MAX);
+    let mut greatest = size.saturating_sub(1);
     let mut pool = PoolLease::on_loan(store.lender(ruby)?, name(ruby, description.entry(2)?)?, size)
         .with_cool_down(time::from_ruby(ruby, "cool_down", description.entry(5)?)?);
     if let Some((first, last)) = description.entry::<Option<(Value, Value)>>(4)? {
@@ -127,7 +137,9 @@ fn pool(ruby: &Ruby, description: RArray) -> Result<PoolLease, Error> {
         let range = u16::try_from(first).ok().zip(u16::try_from(last).ok());
         let range = range.and_then(|(first, last)| SlotRange::new(first, last));
         let wrong = || errors::argument(ruby, format!("range must lie in 0..65535, not be {first}..{last}"));
-        pool = pool.with_range(range.ok_or_else(wrong)?);
+        let range = range.ok_or_else(wrong)?;
+        pool = pool.with_range(range);
+        greatest = greatest.min(range.last().into());
     }
     let of = |at, what| {
         let given: Option<RString> = description.entry(at)?;
@@ -142,7 +154,7 @@ fn pool(ruby: &Ruby, description: RArray) -> Result<PoolLease, Error> {
     if let Some(label) = of(8, "label")? {
         pool = pool.with_label(label);
     }
-    Ok(pool)
+    Ok((pool, greatest))
 }
 
 /// The machine IDs that are written down and in use. A child begins with none.

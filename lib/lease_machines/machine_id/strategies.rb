@@ -75,7 +75,8 @@ module LeaseMachines
     # @!attribute [r] pool
     #   @return [String] its name
     # @!attribute [r] size
-    #   @return [Integer] the number of its slots, from 1 to 65,536. Whoever comes first makes the pool
+    #   @return [Integer] the number of its slots, from 1 to 65,536. Whoever comes first makes the pool. A start needs a
+    #     layout that has room for each that it may get
     # @!attribute [r] range
     #   @return [Range, nil] the part of the pool that numbers are to come from; data centres that share one have one each
     # @!attribute [r] cool_down

@@ -221,6 +221,12 @@ impl Machine {
             Some(StartError::IllegalTtl(grant.ttl))
         } else if skew > self.options.max_clock_skew {
             Some(StartError::ClockSkew { found: skew, most: self.options.max_clock_skew })
+        } else if grant.machine_id > self.options.max_machine_id() {
+            Some(StartError::Acquire(AcquireError::Misconfigured(format!(
+                "machine ID {} has no room in any layout, expected at most {}",
+                grant.machine_id,
+                self.options.max_machine_id()
+            ))))
         } else if now >= deadline {
             Some(StartError::Acquire(AcquireError::Unreachable("the answer came too late".into())))
         } else {

@@ -102,6 +102,13 @@ impl Options {
         self
     }
 
+    /// The greatest machine ID that a layout has room for.
+    #[must_use]
+    pub fn max_machine_id(&self) -> u16 {
+        let all = [self.id64.max_machine_id(), self.id96.max_machine_id(), self.id128.max_machine_id()];
+        all.into_iter().fold(0, u16::max)
+    }
+
     /// Refuses nonsense.
     pub(crate) fn check(&self) -> Result<(), OptionsError> {
         if self.lease_duration < SHORTEST_LEASE {

@@ -1,6 +1,7 @@
 //! Getting a machine ID, or none.
 
 use super::*;
+use crate::{Id128, Layout};
 
 #[test]
 fn a_grant_that_comes_when_its_time_is_over_is_given_back() {
@@ -84,6 +85,24 @@ fn a_machine_whose_clock_is_too_far_from_the_stores_does_not_start() {
         let failed = End::Failed(StartError::ClockSkew { found: skew, most: secs(10) });
         assert_eq!(stage.machine.end(), (!starts).then_some(&failed));
         assert_eq!(stage.names().contains(&"release".to_owned()), !starts);
+    }
+}
+
+#[test]
+fn a_machine_id_that_no_layout_has_room_for_is_given_back() {
+    let wide = Layout::<Id128>::new(42, 10, 64).expect("sound");
+    for (options, most) in [(Options::new(), 511), (Options::new().layout128(wide), 1023)] {
+        for (machine_id, starts) in [(most, true), (most + 1, false)] {
+            let mut stage = Stage::new(options, false);
+            stage.commands();
+            let grant = Acquired::new(machine_id, LeaseHandle::none(), TTL);
+            let sent = stage.now;
+            stage.handle(Event::Acquired { attempt: 1, grant, sent, skew: Duration::ZERO });
+            assert_eq!(stage.machine.held().is_some(), starts);
+            let why = stage.machine.end().map(|end| format!("{end:?}")).unwrap_or_default();
+            assert_eq!(why.contains(&format!("machine ID {machine_id} has no room")), !starts, "{why}");
+            assert_eq!(stage.names().contains(&"release".to_owned()), !starts);
+        }
     }
 }
 
