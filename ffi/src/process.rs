@@ -13,6 +13,7 @@ use std::thread;
 use lease_machines_os::{Generation, PerProcess};
 use tokio::runtime::{Builder, Handle};
 
+use crate::gvl;
 use crate::opened::Slot;
 
 static PROCESS: PerProcess<Process> = PerProcess::new();
@@ -123,9 +124,9 @@ pub(crate) fn detach(work: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// The same for what blocks.
+/// The same for what blocks. Where there is no thread for it, the runtime panics, and it is dropped here.
 pub(crate) fn detach_blocking(work: impl FnOnce() + Send + 'static) {
     if let Ok(process) = current() {
-        process.runtime.spawn_blocking(work);
+        let _ = gvl::caught(|| process.runtime.spawn_blocking(work));
     }
 }

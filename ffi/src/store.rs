@@ -355,11 +355,7 @@ fn blocking<T: Send + 'static>(
     ruby: &Ruby,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Error> {
-    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
-    match wait::for_answer(ruby, process.runtime().spawn_blocking(work))? {
-        Ok(done) => done.map_err(|error| errors::store(ruby, &error)),
-        Err(died) => Err(errors::fault(ruby, &died.to_string())),
-    }
+    wait::for_work(ruby, work)?.map_err(|error| errors::store(ruby, &error))
 }
 
 /// A claim under an owner that nobody else knows. Unless its caller is told of the answer, whatever it may have been

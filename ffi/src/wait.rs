@@ -18,7 +18,7 @@ use magnus::{Error, RClass, Ruby, Value, kwargs, prelude::*};
 
 use crate::errors;
 use crate::gvl::{self, Panicked};
-use crate::process::Own;
+use crate::process::{self, Own};
 
 /// The future of an answer. It is in a box, since the stack of a fiber that is never resumed is freed without anything on it
 /// being dropped.
@@ -40,6 +40,23 @@ pub(crate) fn for_answer<T: Send + 'static>(
     } else {
         in_fiber(ruby, answer)
     }
+}
+
+/// What a thread of the runtime gives that may block; it goes on where something is raised meanwhile.
+///
+/// # Errors
+///
+/// Also where the process may have no thread more.
+pub(crate) fn for_work<T: Send + 'static>(
+    ruby: &Ruby,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let none = |error: io::Error| errors::no_resources(ruby, &error);
+    let runtime = process::current().map_err(none)?.runtime();
+    // The runtime panics where it has no thread and gets none.
+    let begun = gvl::caught(|| runtime.spawn_blocking(work));
+    let begun = begun.map_err(|panicked| none(io::Error::other(panicked.0)))?;
+    for_answer(ruby, begun)?.map_err(|died| errors::fault(ruby, &died.to_string()))
 }
 
 /// Sleeps without Ruby's lock.

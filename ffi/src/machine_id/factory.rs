@@ -7,7 +7,7 @@ use lease_machines_id::{
 };
 use magnus::{Error, RArray, RClass, RString, Ruby, Symbol, Value, method, prelude::*};
 
-use crate::{build, errors, numbers, process, wait};
+use crate::{build, errors, numbers, wait};
 
 /// What makes IDs, whatever their kind and width.
 pub(crate) trait Ids: Send + Sync {
@@ -184,9 +184,5 @@ fn elsewhere<T: Send + 'static>(
     ruby: &Ruby,
     make: impl FnOnce() -> Result<T, IdError> + Send + 'static,
 ) -> Result<T, Error> {
-    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
-    match wait::for_answer(ruby, process.runtime().spawn_blocking(make))? {
-        Ok(made) => made.map_err(|error| errors::id(ruby, error)),
-        Err(died) => Err(errors::fault(ruby, &died.to_string())),
-    }
+    wait::for_work(ruby, make)?.map_err(|error| errors::id(ruby, error))
 }

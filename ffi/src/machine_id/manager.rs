@@ -10,7 +10,7 @@ use super::factory::{self, Factory};
 use super::inbox::{Inbox, Message, start_reason};
 use super::layout::Layout;
 use super::strategy::{Chosen, described};
-use crate::process::{self, Own};
+use crate::process::Own;
 use crate::{build, errors, time, wait};
 
 #[magnus::wrap(class = "LeaseMachines::MachineId", free_immediately, size)]
@@ -74,16 +74,13 @@ fn start(
     };
     let (strategy, given_up) = Chosen::new(described(ruby, strategy, options.max_machine_id(), &sender)?);
     let mut start = GiveUp { given_up, has_started: false };
-    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
     let listener = move |notice| {
         let _ = sender.send(Message::Notice(notice));
     };
-    let starting = process.runtime().spawn_blocking(move || Manager::start_with(strategy, options, listener));
-    let manager = match wait::for_answer(ruby, starting)? {
-        Ok(Ok(manager)) => manager,
-        Ok(Err(StartError::Options(error))) => return Err(errors::argument(ruby, error.to_string())),
-        Ok(Err(error)) => return Err(errors::not_started(ruby, start_reason(&error), &error.to_string())),
-        Err(died) => return Err(errors::fault(ruby, &died.to_string())),
+    let manager = match wait::for_work(ruby, move || Manager::start_with(strategy, options, listener))? {
+        Ok(manager) => manager,
+        Err(StartError::Options(error)) => return Err(errors::argument(ruby, error.to_string())),
+        Err(error) => return Err(errors::not_started(ruby, start_reason(&error), &error.to_string())),
     };
     start.has_started = true;
     let counter = Arc::new(manager.counter());
@@ -131,9 +128,5 @@ fn report_lost(this: &MachineId) {
 /// Who calls it while it stops waits as well. It stops also where nobody waits any more.
 fn stop(ruby: &Ruby, this: &MachineId) -> Result<(), Error> {
     let Some(manager) = this.manager.get().map(Arc::clone) else { return Ok(()) };
-    let process = process::current().map_err(|error| errors::no_resources(ruby, &error))?;
-    match wait::for_answer(ruby, process.runtime().spawn_blocking(move || manager.stop()))? {
-        Ok(()) => Ok(()),
-        Err(died) => Err(errors::fault(ruby, &died.to_string())),
-    }
+    wait::for_work(ruby, move || manager.stop())
 }
