@@ -167,6 +167,7 @@ class MachineIdStrategiesTest < Minitest::Test
       again = MachineId.start(strategy: pool)
 
       assert_equal [1, 1], [@ids, again].map(&:machine_id), "that of a crash"
+      assert_equal :behind, assert_raises(MachineId::ClockError) { again.sortable.next_id }.reason, "of its time"
       leases.close
       assert_equal 1, machine_of(again.next_id)
       again.stop

@@ -68,7 +68,8 @@ module LeaseMachines
 
     # The clock gives no usable time.
     class ClockError < Error
-      # +:behind+ (it stepped back, by more than is waited for), +:before_epoch+ (the layout's time has not begun) or
+      # +:behind+ (by more than is waited for: it stepped back, or the reserved time begins ahead of it, see
+      # {MachineId#sortable}), +:before_epoch+ (the layout's time has not begun) or
       # +:window_used_up+ (the reserved time is)
       # @return [Symbol]
       attr_reader :reason
@@ -255,6 +256,11 @@ module LeaseMachines
     def counter(bits: 64) = _factory(:counter, bits, nil)
 
     # Makes IDs whose time bits are when they were made, so that they sort by it.
+    #
+    # After a machine ID was taken over from a life that had not ended in good order, under an +exclusive_identity+ or in a
+    # {Guarded}, the time up to the end of that life's lease is reserved, and none of it is this one's: until the clock is
+    # there each call raises {ClockError}, +:behind+. Who sorts by IDs asks for short leases (a +lease_duration+ of some
+    # minutes) or takes no number over. {#counter} makes IDs at once, with times that are ahead.
     #
     # @param bits [Integer] 64, 96 or 128
     # @return [Factory]

@@ -9,6 +9,9 @@ use crate::{Clock, Id, IdError, Layout, SystemClock};
 /// Makes IDs whose time bits are the tick in which they were made, so that they sort by it, across machines as far as
 /// their clocks agree. Faster than the layout has numbers in a tick, it waits for the next.
 ///
+/// It makes none before the reserved time begins. That is up to one lease away after a machine ID was taken over from a life
+/// that had not given it back (an exclusive identity, `Guarded`): who sorts by IDs takes short leases.
+///
 /// Clones, and all other factories of the same manager and width, take from one stream of stamps. So no two of them make
 /// the same ID.
 #[derive(Debug)]
