@@ -259,6 +259,13 @@ class MachineIdTest < Minitest::Test
     assert_raises(TypeError) { MachineId.encrypt(1, key: :short) }
   end
 
+  def test_what_is_encrypted_is_decrypted_without_naming_a_width
+    secret = start(MachineId::Fixed.new(7)).encrypted(key: "k" * 32).next_id
+
+    assert_equal 7, MachineId::Layout.default(bits: 128).decode(MachineId.decrypt(secret, key: "k" * 32)).machine_id
+    assert_equal secret, MachineId.encrypt(MachineId.decrypt(secret, key: "k" * 32), key: "k" * 32)
+  end
+
   def test_threads_make_different_ids
     ids = start(MachineId::Fixed.new(1))
     threads = Array.new(4) do |i|

@@ -196,10 +196,10 @@ module LeaseMachines
       # Encrypts an ID as {MachineId#encrypted} does.
       #
       # @param id [Integer]
-      # @param key [String] 16 bytes for 64 bits, 18 for 96, 32 for 128
-      # @param bits [Integer]
+      # @param key [String] 32 bytes for 128 bits, 18 for 96, 16 for 64
+      # @param bits [Integer] 64, 96 or 128
       # @return [Integer]
-      def encrypt(id, key:, bits: 64) = _cipher(true, id, key, bits)
+      def encrypt(id, key:, bits: 128) = _cipher(true, id, key, bits)
 
       # The plain ID of an encrypted one, for {Layout#decode}. Any number decrypts to something.
       #
@@ -207,7 +207,7 @@ module LeaseMachines
       # @param key [String]
       # @param bits [Integer]
       # @return [Integer]
-      def decrypt(id, key:, bits: 64) = _cipher(false, id, key, bits)
+      def decrypt(id, key:, bits: 128) = _cipher(false, id, key, bits)
 
       private
 
