@@ -214,7 +214,13 @@ class MachineIdStrategiesTest < Minitest::Test
        { identity: "a", exclusive_identity: "b" }].each do |wrong|
         assert_raises(ArgumentError, wrong.to_s) { MachineId.start(strategy: none.with(**wrong)) }
       end
-      [{ store: nil }, { size: 1.5 }, { range: 3 }, { cool_down: "1 s" }, { label: 7 }].each do |wrong|
+      [{ size: 2**40 }, { size: 0 }, { range: -1..3 }, { range: 3...3 }].each do |wrong|
+        error = assert_raises(ArgumentError, wrong.to_s) { none.with(**wrong) }
+
+        assert_includes error.message, wrong.values.first.to_s
+      end
+      [{ store: nil }, { size: 1.5 }, { range: 3 }, { range: (..5) }, { range: (5..) }, { range: 1.0..2.0 },
+       { cool_down: "1 s" }, { label: 7 }].each do |wrong|
         assert_raises(TypeError, wrong.to_s) { MachineId.start(strategy: none.with(**wrong)) }
       end
     end

@@ -175,6 +175,9 @@ class MachineIdTest < Minitest::Test
     assert_raises(ArgumentError) { start(MachineId::Fixed.new(1), nonsense: 1) }
     assert_raises(TypeError) { start(MachineId::Fixed.new(1), lease_duration: "8 h") }
     assert_raises(TypeError) { start(MachineId::Fixed.new(1), layouts: [1]) }
+    two = [MachineId::Layout.twitter, MachineId::Layout.default]
+
+    assert_match(/two of 64 bits/, assert_raises(ArgumentError) { start(MachineId::Fixed.new(1), layouts: two) }.message)
   end
 
   def test_layouts
@@ -202,7 +205,9 @@ class MachineIdTest < Minitest::Test
       options = { time_bits: 41, machine_bits: 10, counter_bits: 12 }.merge(name => value)
       assert_raises(ArgumentError, name.to_s) { MachineId::Layout.new(**options) }
     end
-    assert_raises(RangeError) { layout.decode(2**64) }
+    [-1, 2**64, 2**200].each do |id|
+      assert_match(/in 0\.\.2\*\*64-1, not #{id.to_s[0, 40]}/, assert_raises(RangeError) { layout.decode(id) }.message)
+    end
     assert_raises(TypeError) { layout.decode("1") }
   end
 
@@ -225,13 +230,16 @@ class MachineIdTest < Minitest::Test
 
   # What is a mere value can be compared, and made of its members again.
   def test_what_is_data
-    pool = MachineId::PoolLease.new(store: LeaseMachines.open("sqlite::memory:"), pool: "ids", size: 3)
+    name = +"ids"
+    pool = MachineId::PoolLease.new(store: LeaseMachines.open("sqlite::memory:"), pool: name, size: 3)
+    name << "!" # which is not the pool's
     [pool, MachineId::Fixed.new(3), MachineId::EnvironmentVariable.new("POD_NAME"), MachineId::CallOptions.new(1.5, nil),
      MachineId::HostIdentifiers.new(["db1"], { "db1" => 1 }), MachineId::Guarded.new(MachineId::Fixed.new(3), pool, "db1"),
      MachineId::Notice.new(:renewed, 3, 60.0, nil, nil), MachineId::Layout.default.decode(7)].each do |value|
       again = value.class[**value.to_h]
 
       assert_equal value, again
+      assert_empty value.to_h.values.grep(String).reject(&:frozen?)
       assert_equal value.class.members, value.members
       value.members.each { |member| assert_equal [value.public_send(member)], [again.public_send(member)] }
     end
@@ -253,6 +261,7 @@ class MachineIdTest < Minitest::Test
     assert_raises(RangeError) { MachineId.format(2**128, :hex, bits: 128) }
     assert_raises(RangeError) { MachineId.format(1, :uuid, bits: 128) }
     assert_raises(ArgumentError) { MachineId.parse("xyz", :hex) }
+    assert_raises(ArgumentError) { MachineId.parse("\xE9", :hex) }
     assert_raises(ArgumentError) { MachineId.format(1, :octal) }
     assert_raises(TypeError) { MachineId.format(1, "hex") }
     assert_raises(ArgumentError) { MachineId.encrypt(1, key: "short") }

@@ -116,19 +116,18 @@ fn from_words(words: [u64; 2]) -> Value {
     unsafe { Value::from_raw(rb_sys::rb_integer_unpack(words.as_ptr().cast(), 2, 8, 0, FLAGS as c_int)) }
 }
 
-/// Reads an Integer of any width up to this.
-pub(crate) fn from_wide(ruby: &Ruby, name: &str, value: Value) -> Result<u128, Error> {
+/// Reads an Integer of any width up to this; `None` out of this range.
+pub(crate) fn from_wide(ruby: &Ruby, name: &str, value: Value) -> Result<Option<u128>, Error> {
     let Some(integer) = Integer::from_value(value) else {
         return Err(errors::wrong_type(ruby, name, "an Integer", value));
     };
     if let Ok(small) = integer.to_u64() {
-        return Ok(small.into());
+        return Ok(Some(small.into()));
     }
-    let out_of_range =
-        || errors::range(ruby, format!("{name} must be in 0..2**128-1, not {}", errors::shortened(integer)));
     let high: Integer = integer.funcall(">>", (64,))?;
     let low: Integer = integer.funcall("&", (u64::MAX,))?;
-    Ok(u128::from(high.to_u64().map_err(|_| out_of_range())?) << 64 | u128::from(low.to_u64()?))
+    let low = low.to_u64()?;
+    Ok(high.to_u64().ok().map(|high| u128::from(high) << 64 | u128::from(low)))
 }
 
 /// What an object of exactly this kind wraps; `None` where a closer look is needed, which `TryConvert` takes.

@@ -142,6 +142,7 @@ module LeaseMachines
       # @param layouts [Array<Layout>] one for each width that is to differ from the usual
       # @return [MachineId]
       # @raise [StartError] with what was last found while it tried
+      # @raise [StoreError] where the store of a {PoolLease} is closed, or the system gives no thread
       # @raise [ArgumentError] for options that make no sense
       def start(strategy:, lease_duration: 8 * 3600, renew_interval: 30 * 60, acquire_timeout: 60, on_lost: nil,
                 on_event: nil, max_clock_skew: 10, clock_patience: 1, layouts: [])

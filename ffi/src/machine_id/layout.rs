@@ -50,6 +50,13 @@ impl Layout {
             AnyLayout::Id128(layout) => options.layout128(layout),
         }
     }
+
+    pub(super) fn bits(&self) -> u32 {
+        fn of<I: Id>(_: Core<I>) -> u32 {
+            I::BITS
+        }
+        each_width!(self.0, layout => of(layout))
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the wrapper's keywords, by position")]
@@ -115,8 +122,7 @@ fn wrap(ruby: &Ruby, class: RClass, layout: AnyLayout) -> Result<Obj<Layout>, Er
 
 /// `[seconds since Unix's origin as a whole number, and nanoseconds, machine_id, counter]`
 fn decode(ruby: &Ruby, this: &Layout, id: Value) -> Result<RArray, Error> {
-    let value = build::from_wide(ruby, "id", id)?;
-    let parts = each_width!(this.0, layout => layout.decode(id_of(ruby, value)?));
+    let parts = each_width!(this.0, layout => layout.decode(id_of(ruby, id)?));
     Ok(ruby.ary_new_from_values(&[
         ruby.integer_from_u64(parts.time.as_secs()).as_value(),
         ruby.integer_from_u64(parts.time.subsec_nanos().into()).as_value(),
@@ -126,16 +132,14 @@ fn decode(ruby: &Ruby, this: &Layout, id: Value) -> Result<RArray, Error> {
 }
 
 /// An ID of this width.
-pub(super) fn id_of<I: Id>(ruby: &Ruby, value: u128) -> Result<I, Error> {
-    I::new(value)
-        .ok_or_else(|| errors::range(ruby, format!("id must be in 0..2**{}-1, not {value}", I::BITS)))
+pub(super) fn id_of<I: Id>(ruby: &Ruby, id: Value) -> Result<I, Error> {
+    build::from_wide(ruby, "id", id)?.and_then(I::new).ok_or_else(|| {
+        errors::range(ruby, format!("id must be in 0..2**{}-1, not {}", I::BITS, errors::shortened(id)))
+    })
 }
 
 fn bits(this: &Layout) -> u32 {
-    fn of<I: Id>(_: Core<I>) -> u32 {
-        I::BITS
-    }
-    each_width!(this.0, layout => of(layout))
+    this.bits()
 }
 
 fn max_machine_id(this: &Layout) -> u16 {

@@ -66,8 +66,15 @@ fn start(
         } else {
             Some(time::from_ruby(ruby, "acquire_timeout", acquire_timeout)?)
         });
+    let mut widths = Vec::new();
     for layout in layouts {
-        options = <&Layout>::try_convert(layout)?.apply(options);
+        let layout = <&Layout>::try_convert(layout)?;
+        if widths.contains(&layout.bits()) {
+            let why = format!("layouts must be of different widths, found two of {} bits", layout.bits());
+            return Err(errors::argument(ruby, why));
+        }
+        widths.push(layout.bits());
+        options = layout.apply(options);
     }
     let Some(sender) = inbox.take_sender() else {
         return Err(errors::argument(ruby, "the inbox was used before".to_owned()));

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
 use super::inbox::{Call, Message, Wanted};
 use crate::store::{Store, name, text};
-use crate::{errors, numbers, time};
+use crate::{errors, time};
 
 /// What a start was told to use. Its asking can be ended from outside, where nobody waits for the start any more.
 pub(super) struct Chosen {
@@ -124,20 +124,16 @@ fn written_down(ruby: &Ruby, description: RArray) -> Result<Option<Box<dyn Strat
     Ok(Some(strategy))
 }
 
-/// `[:pool, store, pool, size, range, cool_down, identity, exclusive_identity, label]`, with the greatest number that it has.
+/// `[:pool, store, pool, size, [first, last], cool_down, identity, exclusive_identity, label]`, with the greatest number that
+/// it has.
 fn pool(ruby: &Ruby, description: RArray) -> Result<(PoolLease, u32), Error> {
     let store: &Store = description.entry(1)?;
-    let size = numbers::count(ruby, "size", description.entry(3)?)?;
-    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    let size: u32 = description.entry(3)?;
     let mut greatest = size.saturating_sub(1);
     let mut pool = PoolLease::on_loan(store.lender(ruby)?, name(ruby, description.entry(2)?)?, size)
         .with_cool_down(time::from_ruby(ruby, "cool_down", description.entry(5)?)?);
-    if let Some((first, last)) = description.entry::<Option<(Value, Value)>>(4)? {
-        let (first, last) = (numbers::count(ruby, "range", first)?, numbers::count(ruby, "range", last)?);
-        let range = u16::try_from(first).ok().zip(u16::try_from(last).ok());
-        let range = range.and_then(|(first, last)| SlotRange::new(first, last));
-        let wrong = || errors::argument(ruby, format!("range must lie in 0..65535, not be {first}..{last}"));
-        let range = range.ok_or_else(wrong)?;
+    let range: Option<(u16, u16)> = description.entry(4)?;
+    if let Some(range) = range.and_then(|(first, last)| SlotRange::new(first, last)) {
         pool = pool.with_range(range);
         greatest = greatest.min(range.last().into());
     }

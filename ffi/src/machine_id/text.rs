@@ -5,7 +5,7 @@ use magnus::{Error, RClass, RString, Ruby, Symbol, Value, method, prelude::*};
 
 use super::factory::{key_of, width};
 use super::layout::id_of;
-use crate::{build, errors};
+use crate::{build, errors, store};
 
 pub(crate) fn define(class: RClass) -> Result<(), Error> {
     let singleton = class.singleton_class()?;
@@ -15,16 +15,16 @@ pub(crate) fn define(class: RClass) -> Result<(), Error> {
 }
 
 fn write(ruby: &Ruby, _: Value, id: Value, notation: Value, bits: Value) -> Result<String, Error> {
-    fn of<I: Id>(ruby: &Ruby, value: u128, notation: Notation) -> Result<String, Error> {
-        notation.write::<I>(id_of(ruby, value)?).ok_or_else(|| {
-            errors::range(ruby, format!("the lowest 6 bits of {value} are not zero: it has no UUID"))
+    fn of<I: Id>(ruby: &Ruby, id: Value, notation: Notation) -> Result<String, Error> {
+        notation.write::<I>(id_of(ruby, id)?).ok_or_else(|| {
+            errors::range(ruby, format!("the lowest 6 bits of {id} are not zero: it has no UUID"))
         })
     }
-    let (value, notation) = (build::from_wide(ruby, "id", id)?, notation_of(ruby, notation)?);
+    let notation = notation_of(ruby, notation)?;
     match width(ruby, bits)? {
-        64 => of::<Id64>(ruby, value, notation),
-        96 => of::<Id96>(ruby, value, notation),
-        _ => of::<Id128>(ruby, value, notation),
+        64 => of::<Id64>(ruby, id, notation),
+        96 => of::<Id96>(ruby, id, notation),
+        _ => of::<Id128>(ruby, id, notation),
     }
 }
 
@@ -35,7 +35,7 @@ fn read(ruby: &Ruby, _: Value, text: RString, notation: Value, bits: Value) -> R
             .map(|id| build::wide(ruby, id.value()))
             .map_err(|error| errors::argument(ruby, format!("the text is no ID: {error}")))
     }
-    let (text, notation) = (text.to_string()?, notation_of(ruby, notation)?);
+    let (text, notation) = (store::text(ruby, "text", text)?, notation_of(ruby, notation)?);
     match width(ruby, bits)? {
         64 => of::<Id64>(ruby, &text, notation),
         96 => of::<Id96>(ruby, &text, notation),
@@ -45,16 +45,15 @@ fn read(ruby: &Ruby, _: Value, text: RString, notation: Value, bits: Value) -> R
 
 /// Encrypts, or decrypts, one ID.
 fn cipher(ruby: &Ruby, _: Value, encrypt: bool, id: Value, key: Value, bits: Value) -> Result<Value, Error> {
-    fn of<I: Encrypt>(ruby: &Ruby, encrypt: bool, value: u128, key: &I::Key) -> Result<Value, Error> {
-        let (id, cipher) = (id_of::<I>(ruby, value)?, IdCipher::<I>::new(key));
+    fn of<I: Encrypt>(ruby: &Ruby, encrypt: bool, id: Value, key: &I::Key) -> Result<Value, Error> {
+        let (id, cipher) = (id_of::<I>(ruby, id)?, IdCipher::<I>::new(key));
         let id = if encrypt { cipher.encrypt(id) } else { cipher.decrypt(id) };
         Ok(build::wide(ruby, id.value()))
     }
-    let value = build::from_wide(ruby, "id", id)?;
     match width(ruby, bits)? {
-        64 => of::<Id64>(ruby, encrypt, value, &key_of(ruby, key)?),
-        96 => of::<Id96>(ruby, encrypt, value, &key_of(ruby, key)?),
-        _ => of::<Id128>(ruby, encrypt, value, &key_of(ruby, key)?),
+        64 => of::<Id64>(ruby, encrypt, id, &key_of(ruby, key)?),
+        96 => of::<Id96>(ruby, encrypt, id, &key_of(ruby, key)?),
+        _ => of::<Id128>(ruby, encrypt, id, &key_of(ruby, key)?),
     }
 }
 

@@ -104,11 +104,13 @@ module LeaseMachines
         Strategies.check(String, pool: pool, **{ identity:, exclusive_identity:, label: }.compact)
         Strategies.check(Integer, size: size)
         Strategies.check(Numeric, cool_down: cool_down)
-        Strategies.check(Range, range: range) if range
-        raise ArgumentError, "range must have a number in it, #{range} has none" if range&.none?
+        raise ArgumentError, "size must be in 1..65536, not #{size}" unless size.between?(1, 65_536)
+
+        Strategies.check_range(range) if range
         raise ArgumentError, "an identity is exclusive or not: found both" if identity && exclusive_identity
 
-        super
+        super(store:, pool: pool.dup.freeze, size:, range:, cool_down:, identity: identity.dup.freeze,
+              exclusive_identity: exclusive_identity.dup.freeze, label: label.dup.freeze)
       end
     end
 
@@ -153,6 +155,18 @@ module LeaseMachines
         given.each do |name, value|
           raise TypeError, "#{name} must be a #{kind}, not #{value.class}" unless value.is_a?(kind)
         end
+      end
+
+      def self.check_range(range)
+        check(Range, range: range)
+        unless range.begin.is_a?(Integer) && range.end.is_a?(Integer)
+          raise TypeError, "range must be from an Integer to an Integer, not #{range}"
+        end
+
+        first, last = range.minmax
+        return if last && first >= 0 && last <= 65_535
+
+        raise ArgumentError, "range must have a number in it, and lie in 0..65535: found #{range}"
       end
 
       # What is not said is not to be what all others have not said.
