@@ -317,6 +317,16 @@ fn a_guarded_id_is_its_identitys_again_after_a_crash() {
 }
 
 #[test]
+fn a_guard_knows_how_many_its_strategy_has_left() {
+    let store = memory();
+    let others = ResourceName::new("others").expect("a name");
+    let inner = PoolLease::new(Arc::clone(&store) as Arc<dyn Store>, others, 4);
+    let guarded = Guarded::new(inner, pool(&store, 512), "db-1");
+    held(&guarded);
+    assert_eq!(guarded.left(&CALL), Some(Left { free: 3, of: 4 }));
+}
+
+#[test]
 fn nothing_guarded_starts_without_the_store() {
     let store = memory();
     let (_, pool) = faulty(&store, 512, &[Fault::DropRequest]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_machines::SlotRange;
 
 use super::PoolLease;
-use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, RenewError, Renewed, Strategy};
+use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, Left, RenewError, Renewed, Strategy};
 
 /// A strategy that knows its machine ID from elsewhere, and a pool in which each ID in use is entered under its holder's
 /// identity: so a list with a mistake in it, or a number that two variables have, is found out before an ID is made twice.
@@ -83,5 +83,9 @@ impl<S: Strategy> Strategy for Guarded<S> {
 
     fn deterministic(&self) -> bool {
         self.strategy.deterministic()
+    }
+
+    fn left(&self, options: &CallOptions) -> Option<Left> {
+        self.strategy.left(options)
     }
 }
