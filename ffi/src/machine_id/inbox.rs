@@ -11,7 +11,7 @@ use magnus::{Error, IntoValue, RArray, RClass, Ruby, Symbol, Value, method, prel
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::strategy::{Failure, Reply, kind};
+use super::strategy::{Reply, kind};
 use crate::process::Own;
 use crate::{errors, numbers, time, wait};
 
@@ -146,7 +146,7 @@ fn released(this: &Call) {
 }
 
 fn failed(this: &Call, kind: Symbol, said: String) -> Result<bool, Error> {
-    Ok(this.answer(Reply::Failed(Failure::named(&kind.name()?, said))))
+    Ok(this.answer(Reply::Failed(kind.name()?.into_owned(), said)))
 }
 
 /// `[name, machine_id, ttl, reason, message]`
@@ -190,7 +190,6 @@ fn notice_of(ruby: &Ruby, notice: &Notice) -> RArray {
 
 pub(super) fn start_reason(error: &StartError) -> &'static str {
     match error {
-        StartError::Options(_) => "options",
         StartError::Acquire(error) => kind(error),
         StartError::IllegalTtl(_) => "illegal_ttl",
         StartError::ClockSkew { .. } => "clock_skew",

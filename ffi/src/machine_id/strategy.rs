@@ -234,15 +234,8 @@ pub(super) enum Reply {
     Acquired(u16, Duration),
     Renewed(Duration),
     Released,
-    Failed(Failure),
-}
-
-pub(super) enum Failure {
-    Exhausted(String),
-    Unreachable(String),
-    Refused(String),
-    Misconfigured(String),
-    Lost(String),
+    /// By the name of its kind. What none is named for is *unreachable*.
+    Failed(String, String),
 }
 
 const NOBODY: &str = "the thread that asks it has ended";
@@ -271,7 +264,14 @@ impl Strategy for OfRuby {
         let (machine_id, ttl) =
             match self.ask(Wanted::Acquire { to: number, lease_duration, limit: options.limit }) {
                 Some(Reply::Acquired(machine_id, ttl)) => (machine_id, ttl),
-                Some(Reply::Failed(failure)) => return Err(failure.of_acquire()),
+                Some(Reply::Failed(kind, why)) => {
+                    return Err(match kind.as_str() {
+                        "exhausted" => AcquireError::Exhausted(why),
+                        "refused" => AcquireError::Refused(why),
+                        "misconfigured" => AcquireError::Misconfigured(why),
+                        _ => AcquireError::Unreachable(why),
+                    });
+                }
                 _ => return Err(AcquireError::Unreachable(NOBODY.to_owned())),
             };
         Ok(Acquired::new(machine_id, self.handle(number), ttl))
@@ -286,8 +286,8 @@ impl Strategy for OfRuby {
         let (from, number) = (numbered(lease), self.number());
         match self.ask(Wanted::Renew { from, to: number, lease_duration, limit: options.limit }) {
             Some(Reply::Renewed(ttl)) => Ok(Renewed::new(self.handle(number), ttl)),
-            Some(Reply::Failed(Failure::Lost(why))) => Err(RenewError::Lost(why)),
-            Some(Reply::Failed(failure)) => Err(RenewError::Retry(failure.said())),
+            Some(Reply::Failed(kind, why)) if kind == "lost" => Err(RenewError::Lost(why)),
+            Some(Reply::Failed(_, why)) => Err(RenewError::Retry(why)),
             _ => Err(RenewError::Retry(NOBODY.to_owned())),
         }
     }
@@ -305,37 +305,6 @@ impl Strategy for OfRuby {
 fn numbered(lease: &LeaseHandle) -> u64 {
     // Its leases are all of this kind; no number is that large.
     lease.get::<Numbered>().map_or(u64::MAX, |lease| lease.number)
-}
-
-impl Failure {
-    pub(super) fn named(kind: &str, said: String) -> Self {
-        match kind {
-            "exhausted" => Self::Exhausted(said),
-            "refused" => Self::Refused(said),
-            "misconfigured" => Self::Misconfigured(said),
-            "lost" => Self::Lost(said),
-            _ => Self::Unreachable(said),
-        }
-    }
-
-    fn of_acquire(self) -> AcquireError {
-        match self {
-            Self::Exhausted(why) => AcquireError::Exhausted(why),
-            Self::Refused(why) => AcquireError::Refused(why),
-            Self::Misconfigured(why) => AcquireError::Misconfigured(why),
-            Self::Unreachable(why) | Self::Lost(why) => AcquireError::Unreachable(why),
-        }
-    }
-
-    fn said(self) -> String {
-        match self {
-            Self::Exhausted(why)
-            | Self::Unreachable(why)
-            | Self::Refused(why)
-            | Self::Misconfigured(why)
-            | Self::Lost(why) => why,
-        }
-    }
 }
 
 /// For an error that says which of its kinds it is.
