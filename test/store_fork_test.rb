@@ -61,11 +61,11 @@ class StoreForkTest < Minitest::Test
     end
     in_child { nil } # for which it is closed
     File.rename("#{@folder}/leases.db", "#{@folder}/kept.db")
-    refused.call
+    refused.()
 
     assert_equal ["kept.db"], Dir.children(@folder)
     LeaseMachines.open(@url, &:epoch)
-    refused.call
+    refused.()
     File.rename("#{@folder}/kept.db", "#{@folder}/leases.db")
 
     assert_equal :occupied, @leases.acquire("job", ttl: 1).reason
