@@ -131,6 +131,34 @@ fn an_unheard_grant_is_heard_by_the_next_claim() {
     }
 }
 
+/// A server that was killed in the middle of a claim, and refuses connections until it is back.
+#[test]
+fn an_unheard_grant_is_not_forgotten_over_other_errors() {
+    let store = memory();
+    let (_, away) = faulty(&store, 2, &[Fault::DropReply, Fault::Refuse, Fault::Refuse]);
+    for _ in 0..3 {
+        assert!(matches!(refused(&away), AcquireError::Unreachable(_)));
+    }
+    held(&away);
+    assert_eq!(holders(&store), 1, "the first claim's slot is not held beside it");
+}
+
+/// A claim that is still on its way, and arrives when a slot has come free.
+#[test]
+fn what_is_granted_late_is_heard_by_the_next_claim_also_where_one_between_got_nothing() {
+    let store = memory();
+    let other = pool(&store, 1);
+    let others = held(&other);
+    let (network, pool) = faulty(&store, 1, &[Fault::Late]);
+    assert!(matches!(refused(&pool), AcquireError::Unreachable(_)));
+    assert!(matches!(refused(&pool), AcquireError::Exhausted(_)));
+    other.release(&others.lease, &CALL);
+    store.advance(PoolClaim::COOL_DOWN + HOUR);
+    block_on(network.deliver_late());
+    assert_eq!(holders(&store), 1, "it is granted, and nobody hears of it");
+    assert_eq!(held(&pool).machine_id, 0);
+}
+
 /// The grant of a claim that hung is given back when it comes. By then an ID is held under another claim: that one stays.
 #[test]
 fn what_a_hung_claim_gives_back_is_its_own() {

@@ -32,6 +32,8 @@ pub enum Fault {
     Delay(Duration),
     /// The caller hears *unknown*, and the request arrives when [`FaultStore::deliver_late`] says so.
     Late,
+    /// Nobody listens there: it is not sent. The caller hears *not done*.
+    Refuse,
     /// Neither it nor an answer arrives, nor an error: the caller waits until it gives up.
     BlackHole,
 }
@@ -203,6 +205,11 @@ impl FaultStore {
                     }));
                     lost()
                 }
+                Fault::Refuse => Err(StoreError::new(
+                    ErrorKind::Unreachable,
+                    "not sent: nobody listens there, by the test's fault wrapper",
+                )
+                .nothing_changed()),
                 Fault::BlackHole => std::future::pending().await,
             };
             self.closed().await;

@@ -126,8 +126,8 @@ impl PoolLease {
         ttl: Duration,
     ) -> Result<Result<Acquired, Unclaimed>, AcquireError> {
         let store = (self.store)().map_err(|error| refusal(&error))?;
-        let taken = self.unheard().take();
-        let (owner, attempt) = match taken {
+        let earlier = self.unheard().take();
+        let (owner, attempt) = match earlier {
             Some((owner, attempts)) => (owner, attempts.saturating_add(1)),
             None => (fresh_owner().map_err(|error| refusal(&error))?, 1),
         };
@@ -137,17 +137,24 @@ impl PoolLease {
             1 => store.claim_slot(claim),
             _ => store.reclaim_slot(claim),
         };
-        match block_on(answer) {
+        let answer = block_on(answer);
+        let may_hold = match &answer {
+            Ok(Claimed::Granted(_)) => false,
+            // By its own word this one has nothing. What an earlier one was granted, or may still be, that does not undo.
+            Ok(_) => earlier.is_some(),
+            // The owner's requests come to nothing, and it holds nothing.
+            Err(error) if error.kind() == ErrorKind::Superseded => false,
+            Err(error) => earlier.is_some() || error.undecided() == Undecided::Unknown,
+        };
+        if may_hold {
+            // Where two were not answered, one is remembered: the other's slot, if it has one, expires.
+            *self.unheard() = Some((owner, attempt));
+        }
+        match answer {
             Ok(Claimed::Granted(grant)) => Ok(Ok(self.acquired(owner, &grant))),
             Ok(Claimed::Rejected(why)) => Ok(Err(why)),
             Ok(other) => Err(AcquireError::Refused(format!("an answer of a later version: {other:?}"))),
-            Err(error) => {
-                if error.undecided() == Undecided::Unknown {
-                    // Where two were not answered, one is remembered: the other's slot, if it has one, expires.
-                    *self.unheard() = Some((owner, attempt));
-                }
-                Err(refusal(&error))
-            }
+            Err(error) => Err(refusal(&error)),
         }
     }
 
