@@ -159,6 +159,23 @@ fn what_is_granted_late_is_heard_by_the_next_claim_also_where_one_between_got_no
     assert_eq!(held(&pool).machine_id, 0);
 }
 
+/// Somebody has taken back what the claim was granted unheard: its owner is done with.
+#[test]
+fn a_claim_that_comes_too_late_says_so_and_the_next_is_a_strangers() {
+    let store = memory();
+    let (_, pool) = faulty(&store, 2, &[Fault::DropReply]);
+    refused(&pool);
+    let seen = block_on(store.slots(name())).expect("a look");
+    let owner =
+        seen.slots.iter().find_map(|slot| Some(slot.occupant.as_ref()?.owner)).expect("granted unheard");
+    assert!(block_on(store.withdraw_slot(name(), owner)).is_ok());
+    let late = refused(&pool);
+    assert!(matches!(late, AcquireError::Busy(_)), "{late:?}");
+    let said = late.to_string();
+    assert!(said.contains("comes too late") && !said.contains("reached"), "{said}");
+    held(&pool);
+}
+
 /// The grant of a claim that hung is given back when it comes. By then an ID is held under another claim: that one stays.
 #[test]
 fn what_a_hung_claim_gives_back_is_its_own() {

@@ -238,7 +238,8 @@ impl Renewed {
 pub enum AcquireError {
     /// All are taken. It is tried again.
     Exhausted(String),
-    /// Others were deciding on each that could be had. It is tried again.
+    /// Not decided this time: others were deciding on each that could be had, or another request came before. It is tried
+    /// again.
     Busy(String),
     /// Another identity has the machine ID that this one was to have. A start fails at once.
     Conflict(String),
@@ -262,7 +263,7 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, why) = match self {
             Self::Exhausted(why) => ("every machine ID is taken", why),
-            Self::Busy(why) => ("others were in the way", why),
+            Self::Busy(why) => ("not decided this time", why),
             Self::Conflict(why) => ("the machine ID is taken", why),
             Self::Unreachable(why) => ("the store cannot be reached", why),
             Self::Refused(why) => ("the store refused", why),

@@ -215,7 +215,7 @@ impl PoolLease {
 fn refusal(error: &StoreError) -> AcquireError {
     let why = error.to_string();
     match (error.undecided(), error.kind()) {
-        (Undecided::NotDone, ErrorKind::Busy) => AcquireError::Busy(why),
+        (Undecided::NotDone, ErrorKind::Busy | ErrorKind::Superseded) => AcquireError::Busy(why),
         (Undecided::NotDone | Undecided::Unknown, _) => AcquireError::Unreachable(why),
         (
             Undecided::Refused,
