@@ -31,6 +31,7 @@ struct Told {
     acquired: AtomicU32,
     renewed: AtomicU32,
     released: Arc<Mutex<Vec<Option<Duration>>>>,
+    withdrawn: Arc<AtomicU32>,
 }
 
 impl Told {
@@ -42,6 +43,7 @@ impl Told {
             acquired: AtomicU32::new(0),
             renewed: AtomicU32::new(0),
             released: Arc::default(),
+            withdrawn: Arc::default(),
         }
     }
 
@@ -65,6 +67,10 @@ impl Strategy for Told {
 
     fn release(&self, _: &LeaseHandle, options: &CallOptions) {
         self.released.lock().unwrap_or_else(PoisonError::into_inner).push(options.last_used);
+    }
+
+    fn withdraw(&self, _: &CallOptions) {
+        self.withdrawn.fetch_add(1, Ordering::SeqCst);
     }
 
     fn deterministic(&self) -> bool {
@@ -202,6 +208,26 @@ fn a_start_that_hangs_ends_in_time_and_what_it_is_granted_later_is_given_back() 
     while released.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
         std::thread::yield_now();
     }
+}
+
+/// What was asked for last may have been granted without an answer.
+#[test]
+fn whoever_ends_takes_back_what_nobody_heard_of() {
+    let away = || AcquireError::Unreachable("it was killed".into());
+    let strategy = Told::new(move |n| if n == 0 { grant(1, 60) } else { Err(away()) });
+    let withdrawn = Arc::clone(&strategy.withdrawn);
+    let (manager, notices) = start(strategy);
+    manager.report_lost();
+    wait_for(&notices, |notice| matches!(notice, Notice::NotAcquired { .. }));
+    assert_eq!(withdrawn.load(Ordering::SeqCst), 0, "it goes on asking");
+    manager.stop();
+    assert_eq!(withdrawn.load(Ordering::SeqCst), 1);
+
+    let strategy = Told::new(move |_| Err(away()));
+    let withdrawn = Arc::clone(&strategy.withdrawn);
+    let error = Manager::start(strategy, Options::new().acquire_timeout(Some(Duration::from_millis(200))));
+    assert_eq!(error.err(), Some(StartError::Acquire(away())));
+    assert_eq!(withdrawn.load(Ordering::SeqCst), 1, "before the start has failed");
 }
 
 #[test]

@@ -4,13 +4,13 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lease_machines::SlotRange;
 use lease_machines_id::{
-    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, Left, Lent, Manager, Notice,
-    Options, PoolLease, Reason, RenewError, StartError, Strategy,
+    AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, LeaseHandle, Left, Lent,
+    Manager, Notice, Options, PoolLease, Reason, RenewError, StartError, Strategy,
 };
 use lease_machines_store::{
     ErrorKind, Fault, FaultStore, MemoryStore, Opening, PoolClaim, ResourceName, Store, StoreError,
@@ -174,6 +174,42 @@ fn a_claim_that_comes_too_late_says_so_and_the_next_is_a_strangers() {
     let said = late.to_string();
     assert!(said.contains("comes too late") && !said.contains("reached"), "{said}");
     held(&pool);
+}
+
+/// Granted, or still on its way: nobody hears of it, and the start is over before another claim.
+#[test]
+fn a_start_that_fails_takes_back_what_it_asked_for() {
+    for fault in [Fault::DropReply, Fault::Late] {
+        let store = memory();
+        let (network, pool) = faulty(&store, 1, &[fault]);
+        let options = Options::new().acquire_timeout(Some(Duration::from_millis(240)));
+        let started = Manager::start(pool, options);
+        assert!(matches!(started, Err(StartError::Acquire(AcquireError::Unreachable(_)))), "{started:?}");
+        block_on(network.deliver_late());
+        assert_eq!(holders(&store), 0, "{fault:?}");
+    }
+}
+
+/// Another number at each call.
+struct Wandering(AtomicU16);
+
+impl Strategy for Wandering {
+    fn acquire(&self, lease_duration: Duration, _: &CallOptions) -> Result<Acquired, AcquireError> {
+        let number = self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Acquired::new(number, LeaseHandle::none(), lease_duration))
+    }
+}
+
+#[test]
+fn a_slot_that_was_granted_unheard_is_not_in_the_way_of_another_number() {
+    let store = memory();
+    let (_, pool) = faulty(&store, 512, &[Fault::DropReply]);
+    let guarded = Guarded::new(Wandering(AtomicU16::new(0)), pool, "db-1");
+    assert!(matches!(refused(&guarded), AcquireError::Unreachable(_)));
+    let busy = refused(&guarded);
+    assert!(matches!(&busy, AcquireError::Busy(why) if why.contains("already")), "{busy}");
+    assert_eq!(holders(&store), 0, "the first was taken back");
+    assert_eq!(held(&guarded).machine_id, 2);
 }
 
 /// The grant of a claim that hung is given back when it comes. By then an ID is held under another claim: that one stays.

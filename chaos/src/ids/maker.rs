@@ -89,6 +89,10 @@ impl Strategy for Witnessed {
         self.pool.release(lease, options);
     }
 
+    fn withdraw(&self, options: &CallOptions) {
+        self.pool.withdraw(options);
+    }
+
     fn deterministic(&self) -> bool {
         self.pool.deterministic()
     }

@@ -1,16 +1,18 @@
 //! `LeaseMachines::MachineId`
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use lease_machines_id::{Counter, Id64, IdError, Manager, Options, Reason, StartError};
+use lease_machines_id::{
+    CallOptions, Counter, Id64, IdError, Manager, Options, Reason, StartError, Strategy,
+};
 use magnus::{Error, RArray, RClass, Ruby, Symbol, TryConvert, Value, method, prelude::*, typed_data::Obj};
 
 use super::factory::{self, Factory};
 use super::inbox::{Inbox, Message, start_reason};
 use super::layout::Layout;
 use super::strategy::{Chosen, described};
-use crate::process::Own;
+use crate::process::{self, Own};
 use crate::{build, errors, time, wait};
 
 #[magnus::wrap(class = "LeaseMachines::MachineId", free_immediately, size)]
@@ -20,15 +22,23 @@ pub(crate) struct MachineId {
     manager: Own<Arc<Manager>>,
 }
 
-/// Where nobody waits for a start any more, it asks for nothing more either. What has started asks again after a loss.
-struct GiveUp {
-    given_up: Arc<AtomicBool>,
-    has_started: bool,
+/// What is not taken back by then ends with its lease.
+const WITHDRAWAL: Duration = Duration::from_secs(5);
+
+/// Where nobody waits for a start any more, it asks for nothing more either, and what it may have been granted without an
+/// answer is taken back.
+struct Waiting {
+    strategy: Own<Chosen>,
+    /// It has started, or failed and taken back what there was.
+    is_answered: bool,
 }
 
-impl Drop for GiveUp {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.given_up.store(!self.has_started, Ordering::Relaxed);
+        // In a child, what is asked for is the parent's.
+        let Some(strategy) = self.strategy.take().filter(|_| !self.is_answered) else { return };
+        strategy.give_up();
+        process::detach_blocking(move || strategy.withdraw(&CallOptions::new(WITHDRAWAL)));
     }
 }
 
@@ -79,17 +89,18 @@ fn start(
     let Some(sender) = inbox.take_sender() else {
         return Err(errors::argument(ruby, "the inbox was used before".to_owned()));
     };
-    let (strategy, given_up) = Chosen::new(described(ruby, strategy, options.max_machine_id(), &sender)?);
-    let mut start = GiveUp { given_up, has_started: false };
+    let strategy = Chosen::new(described(ruby, strategy, options.max_machine_id(), &sender)?);
+    let mut waiting = Waiting { strategy: Own::new(strategy.clone()), is_answered: false };
     let listener = move |notice| {
         let _ = sender.send(Message::Notice(notice));
     };
-    let manager = match wait::for_work(ruby, move || Manager::start_with(strategy, options, listener))? {
+    let answer = wait::for_work(ruby, move || Manager::start_with(strategy, options, listener))?;
+    waiting.is_answered = true;
+    let manager = match answer {
         Ok(manager) => manager,
         Err(StartError::Options(error)) => return Err(errors::argument(ruby, error.to_string())),
         Err(error) => return Err(errors::not_started(ruby, start_reason(&error), &error.to_string())),
     };
-    start.has_started = true;
     let counter = Arc::new(manager.counter());
     Ok(ruby.obj_wrap_as(MachineId { counter, manager: Own::new(Arc::new(manager)) }, class))
 }

@@ -21,15 +21,20 @@ use crate::store::{Store, name, text};
 use crate::{errors, time};
 
 /// What a start was told to use. Its asking can be ended from outside, where nobody waits for the start any more.
+#[derive(Clone)]
 pub(super) struct Chosen {
-    strategy: Box<dyn Strategy>,
+    strategy: Arc<dyn Strategy>,
     given_up: Arc<AtomicBool>,
 }
 
 impl Chosen {
-    pub(super) fn new(strategy: Box<dyn Strategy>) -> (Self, Arc<AtomicBool>) {
-        let given_up = Arc::new(AtomicBool::new(false));
-        (Self { strategy, given_up: Arc::clone(&given_up) }, given_up)
+    pub(super) fn new(strategy: Box<dyn Strategy>) -> Self {
+        Self { strategy: Arc::from(strategy), given_up: Arc::default() }
+    }
+
+    /// Nothing is asked for any more.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
     }
 }
 
@@ -52,6 +57,10 @@ impl Strategy for Chosen {
 
     fn release(&self, lease: &LeaseHandle, options: &CallOptions) {
         self.strategy.release(lease, options);
+    }
+
+    fn withdraw(&self, options: &CallOptions) {
+        self.strategy.withdraw(options);
     }
 
     fn deterministic(&self) -> bool {

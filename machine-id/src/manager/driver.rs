@@ -73,7 +73,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// [`StartError`] says why there is none: what was last found while it tried, or at once what no further try would mend.
+    /// [`StartError`] says why there is none: what was last found while it tried, or at once what no further try would mend. What
+    /// may have been granted without an answer has been taken back by then, unless that takes longer than some 5 s.
     pub fn start(strategy: impl Strategy, options: Options) -> Result<Self, StartError> {
         Self::start_with(strategy, options, |_| {})
     }
@@ -126,6 +127,8 @@ impl Manager {
                 return Ok(());
             }
             match state.machine.end() {
+                // Whoever hears of it may end the process, and with it what is being given back.
+                Some(End::Failed(_) | End::Stopped) if !state.machine.has_ended() => {}
                 Some(End::Failed(error)) => return Err(error.clone()),
                 Some(End::Stopped) => return Err(StartError::Stopped),
                 // Held, and lost so soon that nobody saw it: it did start.
@@ -298,6 +301,13 @@ impl Shared {
                     let options = CallOptions { last_used, ..CallOptions::new(limit.saturating_sub(now)) };
                     let _ = catch_unwind(AssertUnwindSafe(|| shared.strategy.release(&lease, &options)));
                     Event::Released { attempt }
+                });
+            }
+            Command::Withdraw { limit } => {
+                self.call(state, Event::Withdrawn, move |shared| {
+                    let options = CallOptions::new(limit.saturating_sub(now));
+                    let _ = catch_unwind(AssertUnwindSafe(|| shared.strategy.withdraw(&options)));
+                    Event::Withdrawn
                 });
             }
             Command::WaitUntil(_) => {}

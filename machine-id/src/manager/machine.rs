@@ -13,6 +13,8 @@
 //! - **Doubt keeps the factories on**, and asks again, inside the time that is known to be the holder's.
 //! - **Nothing is asked for while something may still be held**: first it is released.
 //! - **A call that hangs hinders nobody.** It is waited for until its limit; whatever it grants later is given back.
+//! - **Whoever ends takes back what nobody heard of**, beside a call that may still be in flight, and waits for that as for a
+//!   release.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,10 +41,11 @@ const LEAVING: Duration = Duration::from_secs(5);
 enum Phase {
     Acquiring,
     Held(Hold),
-    /// What may be held is given back, until then.
+    /// What may be held is given back, until then, and what may have been granted unheard is `withdrawn`.
     Ending {
         until: Duration,
         end: End,
+        withdrawn: bool,
     },
     Ended(End),
 }
@@ -146,6 +149,11 @@ impl Machine {
             Event::Released { attempt } => {
                 self.landed(attempt);
             }
+            Event::Withdrawn => {
+                if let Phase::Ending { withdrawn, .. } = &mut self.phase {
+                    *withdrawn = true;
+                }
+            }
             Event::Signalled => self.lose(Reason::Signalled, "reported from outside".into(), now),
             Event::StopRequested => self.stop(now),
         }
@@ -196,8 +204,8 @@ impl Machine {
             });
             self.leave(End::Failed(error), now);
         }
-        if let Phase::Ending { until, end } = &self.phase {
-            if now >= *until || (self.in_flight.is_none() && self.to_release.is_empty()) {
+        if let Phase::Ending { until, end, withdrawn } = &self.phase {
+            if now >= *until || (*withdrawn && self.in_flight.is_none() && self.to_release.is_empty()) {
                 self.phase = Phase::Ended(end.clone());
             }
         }
@@ -355,7 +363,9 @@ impl Machine {
     }
 
     fn leave(&mut self, end: End, now: Duration) {
-        self.phase = Phase::Ending { until: now.saturating_add(LEAVING), end };
+        let until = now.saturating_add(LEAVING);
+        self.phase = Phase::Ending { until, end, withdrawn: false };
+        self.commands.push_back(Command::Withdraw { limit: until });
     }
 
     fn next_call(&mut self, now: Duration) -> Option<Command> {

@@ -32,6 +32,8 @@ pub(super) enum Event {
     Released {
         attempt: u64,
     },
+    /// What may have been granted unheard is taken back, as well as it could be.
+    Withdrawn,
     /// Somebody outside says that the machine ID is lost.
     Signalled,
     StopRequested,
@@ -43,6 +45,7 @@ pub(super) enum Command {
     Acquire { attempt: u64, limit: Duration },
     Renew { attempt: u64, lease: LeaseHandle, limit: Duration },
     Release { attempt: u64, lease: LeaseHandle, used: Used, limit: Duration },
+    Withdraw { limit: Duration },
     TurnOn { machine_id: u16, term: Term },
     Extend { term: Term },
     TurnOff { reason: Reason },

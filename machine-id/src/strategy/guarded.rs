@@ -81,6 +81,11 @@ impl<S: Strategy> Strategy for Guarded<S> {
         }
     }
 
+    fn withdraw(&self, options: &CallOptions) {
+        self.strategy.withdraw(options);
+        self.pool.withdraw(options);
+    }
+
     fn deterministic(&self) -> bool {
         self.strategy.deterministic()
     }

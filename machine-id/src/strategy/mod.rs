@@ -59,6 +59,13 @@ pub trait Strategy: Send + Sync + 'static {
         let _ = (lease, options);
     }
 
+    /// Takes back, as well as it can, whatever was asked for and may have been granted without an answer: nothing is asked for
+    /// any more. A manager that ends calls it once, also while an [`acquire`](Self::acquire) still hangs. Unless overridden,
+    /// there is nothing to do.
+    fn withdraw(&self, options: &CallOptions) {
+        let _ = options;
+    }
+
     /// Whether it always returns the same ID, so that there is no point in acquiring again after a conflict. Unless overridden,
     /// it does.
     fn deterministic(&self) -> bool {
@@ -89,6 +96,10 @@ impl<S: Strategy + ?Sized> Strategy for Box<S> {
 
     fn release(&self, lease: &LeaseHandle, options: &CallOptions) {
         (**self).release(lease, options);
+    }
+
+    fn withdraw(&self, options: &CallOptions) {
+        (**self).withdraw(options);
     }
 
     fn deterministic(&self) -> bool {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use lease_machines::{OwnerId, SlotRange};
+use lease_machines::{OwnerId, Rejection, SlotRange};
 use lease_machines_store::{
     Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotInspection, SlotLease, SlotRef, SlotRenewed,
     Store, StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
@@ -45,8 +45,8 @@ pub type Lent = Box<dyn Deref<Target = dyn Store>>;
 /// # Promises
 ///
 /// - **Each hold is a stranger to every other.** It has an owner of its own, drawn when it is asked for; an answer that was
-///   lost is asked for again by the same owner, so that a slot granted unheard is not lost until it expires. Two calls at a
-///   time never share an owner: what one gives back is not the other's.
+///   lost is asked for again by the same owner, so that a slot granted unheard is not lost until it expires; whoever gives up
+///   takes it back. Two calls at a time never share an owner: what one gives back is not the other's.
 /// - **ID time is reserved** with each grant and renewal, by the store's clock, and what was not used is given back with the
 ///   release.
 /// - **A store that cannot be asked ends nothing.** Only its own *no* does, and a new epoch.
@@ -54,8 +54,15 @@ pub struct PoolLease {
     store: Box<dyn Fn() -> Result<Lent, StoreError> + Send + Sync>,
     /// What all claims have in common. Owner, attempt and ttl are each claim's own.
     common: PoolClaim,
-    /// The owner whose last claim was not answered, with the number of its attempts. Whoever claims takes it away first.
-    unheard: Mutex<Option<(OwnerId, u64)>>,
+    claimants: Mutex<Vec<Claimant>>,
+}
+
+/// An owner that may hold a slot unheard.
+struct Claimant {
+    owner: OwnerId,
+    attempts: u64,
+    /// Its last claim has been answered, by no more than an error. Until then no other claim is to share it.
+    is_idle: bool,
 }
 
 impl PoolLease {
@@ -77,7 +84,7 @@ impl PoolLease {
         size: u32,
     ) -> Self {
         let common = PoolClaim::new(pool, size, OwnerId::new(0), Duration::ZERO).with_id_time();
-        Self { store: Box::new(store), common, unheard: Mutex::new(None) }
+        Self { store: Box::new(store), common, claimants: Mutex::default() }
     }
 
     /// The same, within this part of the pool: data centres that share one have one each.
@@ -119,18 +126,14 @@ impl PoolLease {
         self
     }
 
-    /// Claims a slot of this range, by the owner whose last claim was not answered, or by a new one.
+    /// Claims a slot of this range, by an owner whose last claim was not answered, or by a new one.
     pub(super) fn claim(
         &self,
         range: SlotRange,
         ttl: Duration,
     ) -> Result<Result<Acquired, Unclaimed>, AcquireError> {
         let store = (self.store)().map_err(|error| refusal(&error))?;
-        let earlier = self.unheard().take();
-        let (owner, attempt) = match earlier {
-            Some((owner, attempts)) => (owner, attempts.saturating_add(1)),
-            None => (fresh_owner().map_err(|error| refusal(&error))?, 1),
-        };
+        let (owner, attempt) = self.claimant().map_err(|error| refusal(&error))?;
         let mut claim = self.common.clone().with_attempt(attempt).with_range(range);
         (claim.owner, claim.ttl) = (owner, ttl);
         let answer = match attempt {
@@ -141,18 +144,22 @@ impl PoolLease {
         let may_hold = match &answer {
             Ok(Claimed::Granted(_)) => false,
             // By its own word this one has nothing. What an earlier one was granted, or may still be, that does not undo.
-            Ok(_) => earlier.is_some(),
+            Ok(_) => attempt > 1,
             // The owner's requests come to nothing, and it holds nothing.
             Err(error) if error.kind() == ErrorKind::Superseded => false,
-            Err(error) => earlier.is_some() || error.undecided() == Undecided::Unknown,
+            Err(error) => attempt > 1 || error.undecided() == Undecided::Unknown,
         };
-        if may_hold {
-            // Where two were not answered, one is remembered: the other's slot, if it has one, expires.
-            *self.unheard() = Some((owner, attempt));
-        }
+        self.answered(owner, may_hold);
         match answer {
             Ok(Claimed::Granted(grant)) => Ok(Ok(self.acquired(owner, &grant))),
-            Ok(Claimed::Rejected(why)) => Ok(Err(why)),
+            Ok(Claimed::Rejected(why)) => {
+                if why == Unclaimed::Invalid(Rejection::Occupied) {
+                    // What it was granted unheard lies in another range.
+                    self.answered(owner, false);
+                    self.take_back(&**store, owner);
+                }
+                Ok(Err(why))
+            }
             Ok(other) => Err(AcquireError::Refused(format!("an answer of a later version: {other:?}"))),
             Err(error) => Err(refusal(&error)),
         }
@@ -174,7 +181,10 @@ impl PoolLease {
     pub(super) fn rejection(&self, why: Unclaimed) -> AcquireError {
         let pool = &self.common.pool;
         match why {
-            Unclaimed::Busy => AcquireError::Busy(format!("pool {pool}: {why}")),
+            // An owner that holds one already has been taken back.
+            Unclaimed::Busy | Unclaimed::Invalid(Rejection::Occupied) => {
+                AcquireError::Busy(format!("pool {pool}: {why}"))
+            }
             Unclaimed::Exhausted { next_chance: Some(wait) } => AcquireError::Exhausted(format!(
                 "pool {pool}: {why}; the next may come free in {} s",
                 wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
@@ -206,8 +216,35 @@ impl PoolLease {
         why
     }
 
-    fn unheard(&self) -> std::sync::MutexGuard<'_, Option<(OwnerId, u64)>> {
-        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Who claims next, and how often it has by then.
+    fn claimant(&self) -> Result<(OwnerId, u64), StoreError> {
+        let mut claimants = self.claimants();
+        if let Some(idle) = claimants.iter_mut().find(|claimant| claimant.is_idle) {
+            idle.is_idle = false;
+            idle.attempts = idle.attempts.saturating_add(1);
+            return Ok((idle.owner, idle.attempts));
+        }
+        let owner = fresh_owner()?;
+        claimants.push(Claimant { owner, attempts: 1, is_idle: false });
+        Ok((owner, 1))
+    }
+
+    fn answered(&self, owner: OwnerId, may_hold: bool) {
+        let mut claimants = self.claimants();
+        claimants.retain(|claimant| may_hold || claimant.owner != owner);
+        // There is none where it was withdrawn meanwhile.
+        if let Some(claimant) = claimants.iter_mut().find(|claimant| claimant.owner == owner) {
+            claimant.is_idle = true;
+        }
+    }
+
+    fn take_back(&self, store: &dyn Store, owner: OwnerId) {
+        // As well as it can: what is not taken back expires.
+        let _ = block_on(store.withdraw_slot(self.common.pool.clone(), owner));
+    }
+
+    fn claimants(&self) -> MutexGuard<'_, Vec<Claimant>> {
+        self.claimants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -268,6 +305,16 @@ impl Strategy for PoolLease {
         if let (Some(held), Ok(store)) = (lease.get::<SlotRef>(), (self.store)()) {
             // As well as it can: what is not given back expires.
             let _ = block_on(store.release_slot(held.clone(), options.last_used));
+        }
+    }
+
+    fn withdraw(&self, _options: &CallOptions) {
+        let claimants = std::mem::take(&mut *self.claimants());
+        if claimants.is_empty() {
+            return;
+        }
+        if let Ok(store) = (self.store)() {
+            claimants.iter().for_each(|claimant| self.take_back(&**store, claimant.owner));
         }
     }
 

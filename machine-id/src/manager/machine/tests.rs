@@ -92,6 +92,7 @@ fn name(command: &Command) -> String {
         Command::Acquire { .. } => "acquire",
         Command::Renew { .. } => "renew",
         Command::Release { .. } => "release",
+        Command::Withdraw { .. } => "withdraw",
         Command::TurnOn { .. } => "turn on",
         Command::Extend { .. } => "extend",
         Command::TurnOff { .. } => "turn off",

@@ -34,13 +34,35 @@ fn a_grant_under_thirty_seconds_is_given_back_and_the_next_try_backs_off() {
 }
 
 #[test]
+fn a_start_that_fails_has_ended_once_what_nobody_heard_of_is_taken_back_or_after_five_seconds() {
+    for is_answered in [true, false] {
+        let mut stage = Stage::coordinated();
+        stage.commands();
+        stage.handle(Event::NotAcquired { attempt: 1, error: AcquireError::Refused("rights".into()) });
+        assert_eq!(stage.names(), ["not acquired", "withdraw"]);
+        assert!(stage.machine.end().is_some() && !stage.machine.has_ended());
+        if is_answered {
+            stage.handle(Event::Withdrawn);
+        } else {
+            stage.now += secs(5);
+        }
+        assert_eq!(stage.waits_until(), None);
+        assert!(stage.machine.has_ended());
+    }
+}
+
+#[test]
 fn a_start_fails_with_the_real_reason() {
     let passing = [AcquireError::Exhausted("512 of 512".into()), AcquireError::Unreachable("refused".into())];
     for error in passing {
         let mut stage = Stage::coordinated();
         let begun = stage.now;
-        while stage.machine.end().is_none() {
-            if stage.names().contains(&"acquire".to_owned()) {
+        loop {
+            let names = stage.names();
+            if stage.machine.end().is_some() {
+                break;
+            }
+            if names.contains(&"acquire".to_owned()) {
                 let attempt = stage.attempt();
                 stage.handle(Event::NotAcquired { attempt, error: error.clone() });
             } else if let Some(until) = stage.waits_until() {

@@ -51,8 +51,9 @@ fn a_release_that_hangs_holds_up_the_next_acquire_for_five_seconds() {
 fn a_deterministic_strategy_is_not_asked_again() {
     let mut stage = Stage::new(Options::new(), true).held(TTL);
     stage.handle(Event::Signalled);
-    assert_eq!(stage.names(), ["turn off", "lost", "release"]);
+    assert_eq!(stage.names(), ["turn off", "lost", "withdraw", "release"]);
     assert_eq!(stage.machine.end(), Some(&End::Lost(Reason::Signalled)));
+    stage.handle(Event::Withdrawn);
     stage.handle(Event::Released { attempt: 2 });
     assert_eq!(stage.waits_until(), None);
     assert!(stage.machine.has_ended());
@@ -62,19 +63,23 @@ fn a_deterministic_strategy_is_not_asked_again() {
 fn a_stop_turns_off_releases_and_then_has_ended() {
     let mut stage = Stage::coordinated().held(TTL);
     stage.handle(Event::StopRequested);
-    assert_eq!(stage.names(), ["turn off", "release"], "nothing is lost");
+    assert_eq!(stage.names(), ["turn off", "withdraw", "release"], "nothing is lost");
     assert!(!stage.machine.has_ended());
+    stage.handle(Event::Withdrawn);
+    assert_eq!(stage.waits_until(), Some(stage.now + secs(5)), "for the release, too");
     stage.handle(Event::Released { attempt: 2 });
     assert_eq!(stage.waits_until(), None);
     assert_eq!((stage.machine.has_ended(), stage.machine.end()), (true, Some(&End::Stopped)));
 }
 
 #[test]
-fn a_stop_while_it_asks_gives_back_what_it_gets() {
+fn a_stop_while_it_asks_takes_back_what_nobody_hears_of_and_gives_back_what_it_gets() {
     let mut stage = Stage::coordinated();
     stage.commands();
     stage.handle(Event::StopRequested);
-    assert_eq!(stage.names(), ["turn off"]);
+    assert_eq!(stage.names(), ["turn off", "withdraw"]);
+    stage.handle(Event::Withdrawn);
+    assert!(!stage.machine.has_ended(), "the call is still in flight");
     stage.grant(TTL);
     assert_eq!(stage.names(), ["release"]);
     stage.handle(Event::Released { attempt: 2 });

@@ -182,6 +182,7 @@ impl World {
                 self.held.remove(&number);
                 answers.push((now, Event::Released { attempt }));
             }
+            Command::Withdraw { .. } => answers.push((now, Event::Withdrawn)),
             Command::TurnOn { term, .. } => {
                 assert!(self.on.is_none() && !self.told, "turned on twice");
                 let lease = stage.machine_lease();
