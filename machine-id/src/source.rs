@@ -3,8 +3,8 @@
 //! # How it works
 //!
 //! A *stamp* is a tick and a counter in it, as one number: `tick << counter_bits | counter`, with as many of the counter's
-//! bits as leave the topmost bit free. `next` is the first stamp that was not taken yet. Who wants stamps moves it on, with one
-//! atomic operation, and then looks whether it may have what it took:
+//! bits as leave the topmost bit free. `next` is the first stamp that was not taken yet. Who wants stamps reads the clock once,
+//! moves `next` on, with one atomic operation, and then looks whether it may have what it took:
 //!
 //! 1. the clock that counts sleep, against the deadline: the lease is not over;
 //! 2. the generation: this process is not a fork;
@@ -12,6 +12,10 @@
 //! 4. the version: nobody has turned the source off, or started it afresh, since before it looked.
 //!
 //! All of it is data. Nothing has to happen for a source to be off: time passes, or a fork empties a page.
+//!
+//! Stamps that were taken and not given are lost, and put off whoever comes next. So there is another look before, whether
+//! they could be given at all: a call that fails leaves `next` where it was. But for one that counts, wants one stamp, and is
+//! overtaken by others between the look and the taking: it may have lost that one.
 //!
 //! # Invariants
 //!
@@ -22,6 +26,8 @@
 //!   before it is counted. Whoever takes later has synchronized with the swap, and sees the version that was changed before it:
 //!   it gets nothing. So there is no call in flight to be waited for: one that has passed its last look before the swap is as
 //!   good as one that has returned.
+
+mod counting;
 
 use std::time::Duration;
 
@@ -143,43 +149,6 @@ impl<I: Id, C: Clock> Source<I, C> {
         I::assemble(stamp >> self.counter_bits, taken.machine, counter, self.layout.shifts())
     }
 
-    /// Takes `count` stamps in a row, wherever `next` is: behind the clock where time was saved up.
-    #[inline]
-    pub(crate) fn take_counting(&self, count: u64) -> Result<Taken, IdError> {
-        self.take_counting_within(count, self.patience)
-    }
-
-    /// The same, and waits for the clock for so many nanoseconds at most.
-    #[inline]
-    pub(crate) fn take_counting_within(&self, count: u64, patience: u64) -> Result<Taken, IdError> {
-        loop {
-            let version = self.state.version.load(Ordering::Acquire);
-            let machine = self.state.machine.load(Ordering::Relaxed);
-            let limit = self.state.limit.load(Ordering::Relaxed);
-            let next = self.next.0.load(Ordering::Relaxed);
-            if next >= limit {
-                self.refuse(next, self.clock.boot(), version)?;
-                continue;
-            }
-            let first = self.next.0.fetch_add(count, Ordering::AcqRel);
-            let now = self.clock.boot();
-            self.still_on(now)?;
-            let last = first + (count - 1);
-            if last >= limit {
-                self.refuse(last, now, version)?;
-                continue;
-            }
-            // Where the tick of the last one begins, in time since the epoch.
-            let due = (last >> self.counter_bits) * self.tick;
-            if due > self.since_epoch(now)? && last >= self.state.ahead.load(Ordering::Relaxed) {
-                self.wait_for(due, version, patience)?;
-            }
-            if self.unchanged(version) {
-                return Ok(Taken { first, count, machine });
-            }
-        }
-    }
-
     /// Takes up to `count` stamps of the present tick, and waits for the next tick where it has none left.
     #[inline]
     pub(crate) fn take_sorted(&self, count: u64) -> Result<Taken, IdError> {
@@ -229,6 +198,12 @@ impl<I: Id, C: Clock> Source<I, C> {
         let since = now.wrapping_add(self.state.base.load(Ordering::Relaxed));
         // Below zero it is a number that no layout reaches.
         if since > i64::MAX as u64 { Err(IdError::Clock(ClockError::BeforeEpoch)) } else { Ok(since) }
+    }
+
+    /// Where the tick of a stamp begins, in nanoseconds since the epoch.
+    #[inline]
+    fn begin_of(&self, stamp: u64) -> u64 {
+        (stamp >> self.counter_bits).saturating_mul(self.tick)
     }
 
     #[inline]

@@ -26,7 +26,8 @@ impl<I: Id, C: Clock> Counter<I, C> {
     /// # Errors
     ///
     /// [`IdError`]; the lease, the process and the reserved time are looked at on every call. Where stamps have run ahead of the
-    /// clock it waits for it, holding nothing, though no longer than a bound: then [`ClockError::Behind`].
+    /// clock it waits for it, holding nothing, though no longer than a bound: then [`ClockError::Behind`]. However often it is
+    /// tried, a call that fails takes nothing: who comes next is not put off by it.
     ///
     /// [`ClockError::Behind`]: crate::ClockError::Behind
     #[inline]
@@ -42,29 +43,30 @@ impl<I: Id, C: Clock> Counter<I, C> {
     /// As for [`next`](Self::next).
     #[inline]
     pub fn try_next(&self) -> Result<I, IdError> {
-        self.source.take_counting_within(1, 0).map(|taken| self.source.id(taken, 0))
+        self.source.try_counting(1, 1).map(|taken| self.source.id(taken, 0))
     }
 
-    /// The next `count` IDs, in rising order. They are taken in parts of some thousand; each part is one call as far as the
-    /// lease is concerned.
+    /// The next `count` IDs, in rising order. They are taken in parts of up to some thousand, as many as come due while the clock
+    /// is waited for; each part is one call as far as the lease is concerned.
     ///
     /// # Errors
     ///
     /// As for [`next`](Self::next). Then what was taken for earlier parts is lost.
     pub fn next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
         let mut ids = Vec::with_capacity(room(count));
-        batch(&self.source, count, |part| self.source.take_counting(part), |id| ids.push(id))?;
+        batch(&self.source, count, |part, _| self.source.take_counting(part), |id| ids.push(id))?;
         Ok(ids)
     }
 
-    /// The same without waiting for the clock, as [`try_next`](Self::try_next).
+    /// The same without waiting for the clock, as [`try_next`](Self::try_next): nothing is taken unless there is time for all.
     ///
     /// # Errors
     ///
     /// As for [`next_batch`](Self::next_batch).
     pub fn try_next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
         let mut ids = Vec::with_capacity(room(count));
-        batch(&self.source, count, |part| self.source.take_counting_within(part, 0), |id| ids.push(id))?;
+        let take = |part, left| self.source.try_counting(part, left);
+        batch(&self.source, count, take, |id| ids.push(id))?;
         Ok(ids)
     }
 

@@ -149,7 +149,7 @@ impl<I: Encrypt, C: Clock> Encrypted<I, C> {
     /// As for [`Counter::try_next`](crate::Counter::try_next).
     #[inline]
     pub fn try_next(&self) -> Result<I, IdError> {
-        let taken = self.source.take_counting_within(1, 0)?;
+        let taken = self.source.try_counting(1, 1)?;
         Ok(self.cipher.encrypt(self.source.id(taken, 0)))
     }
 
@@ -163,7 +163,7 @@ impl<I: Encrypt, C: Clock> Encrypted<I, C> {
         batch(
             &self.source,
             count,
-            |part| self.source.take_counting(part),
+            |part, _| self.source.take_counting(part),
             |id| ids.push(self.cipher.encrypt(id)),
         )?;
         Ok(ids)
@@ -176,7 +176,7 @@ impl<I: Encrypt, C: Clock> Encrypted<I, C> {
     /// As for [`Counter::try_next_batch`](crate::Counter::try_next_batch).
     pub fn try_next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
         let mut ids = Vec::with_capacity(room(count));
-        let take = |part| self.source.take_counting_within(part, 0);
+        let take = |part, left| self.source.try_counting(part, left);
         batch(&self.source, count, take, |id| ids.push(self.cipher.encrypt(id)))?;
         Ok(ids)
     }

@@ -16,16 +16,16 @@ pub use sortable::Sortable;
 /// How many IDs of a batch are taken together, between two looks at the clock.
 const PART: u64 = 1_024;
 
-/// Takes parts until there are `count` IDs.
+/// Takes parts until there are `count` IDs. `take` is told how many a part has, and how many are left with it.
 fn batch<I: Id, C: crate::Clock>(
     source: &Source<I, C>,
     count: usize,
-    take: impl Fn(u64) -> Result<Taken, IdError>,
+    take: impl Fn(u64, u64) -> Result<Taken, IdError>,
     mut push: impl FnMut(I),
 ) -> Result<(), IdError> {
     let mut left = count as u64;
     while left > 0 {
-        let taken = take(left.min(PART))?;
+        let taken = take(left.min(PART), left)?;
         (0..taken.count).for_each(|index| push(source.id(taken, index)));
         left -= taken.count;
     }

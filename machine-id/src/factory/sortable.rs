@@ -56,7 +56,7 @@ impl<I: Id, C: Clock> Sortable<I, C> {
     /// As for [`next`](Self::next). Then what was taken for earlier parts is lost.
     pub fn next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
         let mut ids = Vec::with_capacity(room(count));
-        batch(&self.source, count, |part| self.source.take_sorted(part), |id| ids.push(id))?;
+        batch(&self.source, count, |part, _| self.source.take_sorted(part), |id| ids.push(id))?;
         Ok(ids)
     }
 
@@ -67,7 +67,7 @@ impl<I: Id, C: Clock> Sortable<I, C> {
     /// As for [`next_batch`](Self::next_batch).
     pub fn try_next_batch(&self, count: usize) -> Result<Vec<I>, IdError> {
         let mut ids = Vec::with_capacity(room(count));
-        batch(&self.source, count, |part| self.source.take_sorted_within(part, 0), |id| ids.push(id))?;
+        batch(&self.source, count, |part, _| self.source.take_sorted_within(part, 0), |id| ids.push(id))?;
         Ok(ids)
     }
 

@@ -1,7 +1,7 @@
 //! A source on clocks that a test moves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease_machines::Window;
@@ -20,10 +20,16 @@ struct Moving {
     wall: AtomicU64,
     stuck: AtomicBool,
     waited: AtomicU64,
+    /// Takes 1,000 IDs, once, while somebody else reads the clock.
+    overtaker: Mutex<Option<Counter<Id64, Hands>>>,
 }
 
 impl Clock for Hands {
     fn boot(&self) -> u64 {
+        let overtaker = self.0.overtaker.lock().expect("no panic").take();
+        if let Some(counter) = overtaker {
+            assert_eq!(counter.try_next_batch(1_000).map(|ids| ids.len()), Ok(1_000));
+        }
         self.0.boot.load(Ordering::SeqCst)
     }
 
@@ -180,6 +186,80 @@ fn a_counter_uses_saved_up_time_and_then_waits_for_the_clock() {
     assert_eq!(stage.clock.0.waited.load(Ordering::SeqCst), 0, "and the one that has begun");
     stage.counter.next().expect("held");
     assert_eq!(stage.clock.0.waited.load(Ordering::SeqCst), 500_000, "to the end of that one");
+}
+
+fn is_behind<T>(answer: Result<T, IdError>) -> bool {
+    matches!(answer, Err(IdError::Clock(ClockError::Behind(_))))
+}
+
+/// Each failure pushed the stream of all factories further ahead of the clock, so that no try ever succeeded again.
+#[test]
+fn whoever_tries_in_vain_puts_nobody_off() {
+    let stage = Stage::held(Layout::<Id64>::new(41, 10, 1).expect("two in a millisecond"));
+    while stage.counter.try_next().is_ok() {}
+    for _ in 0..10_000 {
+        assert!(is_behind(stage.counter.try_next()) && is_behind(stage.counter.try_next_batch(3)));
+    }
+    stage.clock.pass(Duration::from_millis(1));
+    assert!(stage.sortable.try_next().is_ok(), "the first of this tick");
+    assert!(stage.counter.try_next().is_ok(), "and the second");
+    assert!(is_behind(stage.counter.try_next()));
+
+    // All at once, or nothing, also where that is more than one part.
+    stage.clock.pass(Duration::from_secs(1));
+    let before = stage.clock.now();
+    assert!(is_behind(stage.counter.try_next_batch(2_001)));
+    assert_eq!(stage.counter.try_next_batch(2_000).map(|ids| ids.len()), Ok(2_000));
+    assert_eq!(stage.clock.now(), before, "without waiting");
+}
+
+#[test]
+fn a_batch_of_a_slow_layout_waits_for_its_parts_one_by_one() {
+    let slow = Layout::<Id64>::new(38, 10, 1).and_then(|layout| layout.with_tick(Duration::from_millis(10)));
+    let stage = Stage::held(slow.expect("two in ten milliseconds"));
+    let begun = stage.clock.now();
+    let ids = stage.counter.next_batch(1_000).expect("in five seconds, of which it waits for one at a time");
+    assert_eq!(ids.len(), 1_000);
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    assert!(stage.clock.now() - begun <= Duration::from_secs(5));
+}
+
+#[test]
+fn a_batch_that_is_overtaken_after_its_look_takes_nothing_that_it_cannot_give() {
+    let stage = Stage::held(Layout::<Id64>::new(41, 10, 1).expect("two in a millisecond"));
+    stage.clock.pass(Duration::from_secs(1));
+    *stage.clock.0.overtaker.lock().expect("no panic") = Some(stage.counter.clone());
+    assert!(is_behind(stage.counter.try_next_batch(1_500)));
+    assert_eq!(stage.counter.try_next_batch(900).map(|ids| ids.len()), Ok(900), "nothing is lost");
+}
+
+#[test]
+fn a_call_that_fails_has_used_nothing() {
+    let nothing_used = |stage: &Stage<Id64>| assert_eq!(stage.source.close(Reason::Stopped), None);
+    let stage = Stage::held(Layout::<Id64>::default());
+    stage.clock.pass(HOUR);
+    assert_eq!(stage.counter.next_batch(5), disabled(Reason::Expired));
+    nothing_used(&stage);
+
+    let stage = Stage::new(Layout::<Id64>::default());
+    stage.clock.step(-20 * 365 * 86_400);
+    stage.start(7, None);
+    assert_eq!(stage.counter.next(), Err(IdError::Clock(ClockError::BeforeEpoch)));
+    nothing_used(&stage);
+
+    let stage = Stage::new(Layout::<Id64>::new(41, 10, 1).expect("two in a millisecond"));
+    let window = Some(Window { after: Duration::ZERO, until: stage.clock.wall_now() });
+    stage.source.start(7, Term { deadline: stage.clock.now() + HOUR, window });
+    assert_eq!(stage.counter.next_batch(3), Err(IdError::Clock(ClockError::WindowUsedUp)));
+    assert_eq!(stage.counter.next_batch(2).map(|ids| ids.len()), Ok(2), "both are still there");
+
+    // Also where it would be taken in more than one part.
+    let stage = Stage::new(Layout::<Id64>::new(41, 10, 1).expect("two in a millisecond"));
+    let window = Some(Window { after: Duration::ZERO, until: stage.clock.wall_now() + PATIENCE });
+    stage.source.start(7, Term { deadline: stage.clock.now() + HOUR, window });
+    stage.clock.pass(HOUR / 2);
+    assert_eq!(stage.counter.try_next_batch(2_003), Err(IdError::Clock(ClockError::WindowUsedUp)));
+    assert_eq!(stage.counter.try_next_batch(2_002).map(|ids| ids.len()), Ok(2_002));
 }
 
 #[test]
