@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lease_machines::SlotRange;
 use lease_machines_id::{
     AcquireError, Acquired, CallOptions, Fixed, Guarded, Id64, IdError, Layout, LeaseHandle, Left, Lent,
-    Manager, Notice, Options, PoolLease, Reason, RenewError, StartError, Strategy,
+    Manager, Notice, Options, OptionsError, PoolLease, Reason, RenewError, StartError, Strategy,
 };
 use lease_machines_store::{
     ErrorKind, Fault, FaultStore, MemoryStore, Opening, PoolClaim, ResourceName, Store, StoreError,
@@ -262,6 +262,21 @@ fn what_no_try_would_mend_is_said_at_once() {
     }
     let started = Manager::start(pool(&store, 5), Options::new());
     assert!(matches!(started, Err(StartError::Acquire(AcquireError::Misconfigured(_)))), "{started:?}");
+}
+
+#[test]
+fn slots_that_rest_for_less_than_clocks_may_be_apart_are_not_started_with() {
+    let store = memory();
+    let (secs, short) = (Duration::from_secs, || pool(&store, 4).with_cool_down(Duration::from_secs(9)));
+    let refused = OptionsError::CoolDown { cool_down: secs(9), skew: secs(10) };
+    let started = Manager::start(short(), Options::new());
+    assert_eq!(started.err(), Some(StartError::Options(refused)));
+    let (fixed, leased): (Box<dyn Strategy>, Box<dyn Strategy>) = (Box::new(Fixed(3)), Box::new(short()));
+    for guarded in [Guarded::new(fixed, short(), "db-1"), Guarded::new(leased, pool(&store, 4), "db-1")] {
+        assert_eq!(Manager::start(guarded, Options::new()).err(), Some(StartError::Options(refused)));
+    }
+    let started = Manager::start(short(), Options::new().max_clock_skew(secs(9)));
+    started.expect("clocks that agree better").stop();
 }
 
 #[test]

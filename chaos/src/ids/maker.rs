@@ -96,6 +96,10 @@ impl Strategy for Witnessed {
     fn deterministic(&self) -> bool {
         self.pool.deterministic()
     }
+
+    fn cool_down(&self) -> Option<Duration> {
+        self.pool.cool_down()
+    }
 }
 
 /// Makes IDs until standard input ends.

@@ -67,6 +67,10 @@ impl Strategy for Chosen {
         self.strategy.deterministic()
     }
 
+    fn cool_down(&self) -> Option<Duration> {
+        self.strategy.cool_down()
+    }
+
     fn left(&self, options: &CallOptions) -> Option<Left> {
         self.strategy.left(options)
     }

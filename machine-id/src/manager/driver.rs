@@ -90,7 +90,7 @@ impl Manager {
         options: Options,
         listener: impl FnMut(Notice) + Send + 'static,
     ) -> Result<Self, StartError> {
-        options.check().map_err(StartError::Options)?;
+        options.check(strategy.cool_down()).map_err(StartError::Options)?;
         let generation = Generation::current();
         let (sender, receiver) = channel();
         let now = lease_machines_os::boot_time();

@@ -67,7 +67,7 @@ impl Options {
         self
     }
 
-    /// How far this machine's wall clock may be from the store's.
+    /// How far this machine's wall clock may be from the store's: no further than a slot's cool-down is long.
     #[must_use]
     pub const fn max_clock_skew(mut self, skew: Duration) -> Self {
         self.max_clock_skew = skew;
@@ -109,8 +109,8 @@ impl Options {
         all.into_iter().fold(0, u16::max)
     }
 
-    /// Refuses nonsense.
-    pub(crate) fn check(&self) -> Result<(), OptionsError> {
+    /// Refuses nonsense. `cool_down` is the strategy's.
+    pub(crate) fn check(&self, cool_down: Option<Duration>) -> Result<(), OptionsError> {
         if self.lease_duration < SHORTEST_LEASE {
             return Err(OptionsError::LeaseDuration(self.lease_duration));
         }
@@ -123,8 +123,13 @@ impl Options {
                 duration: self.lease_duration,
             });
         }
-        match self.acquire_timeout {
-            Some(Duration::ZERO) => Err(OptionsError::AcquireTimeout),
+        if self.acquire_timeout == Some(Duration::ZERO) {
+            return Err(OptionsError::AcquireTimeout);
+        }
+        match cool_down {
+            Some(cool_down) if cool_down < self.max_clock_skew => {
+                Err(OptionsError::CoolDown { cool_down, skew: self.max_clock_skew })
+            }
             _ => Ok(()),
         }
     }
@@ -147,6 +152,14 @@ pub enum OptionsError {
     },
     /// No time at all to acquire in.
     AcquireTimeout,
+    /// The strategy's machine IDs rest for less time than clocks may be apart: whoever has one next might stamp what its last
+    /// holder stamped.
+    CoolDown {
+        /// How long they rest.
+        cool_down: Duration,
+        /// How far clocks may be apart.
+        skew: Duration,
+    },
 }
 
 impl fmt::Display for OptionsError {
@@ -167,6 +180,12 @@ impl fmt::Display for OptionsError {
             Self::AcquireTimeout => {
                 f.write_str("the acquire timeout is zero, expected some time, or none for ever")
             }
+            Self::CoolDown { cool_down, skew } => {
+                write!(
+                    f,
+                    "the cool-down is {cool_down:?}, expected at least what clocks may be apart, {skew:?}"
+                )
+            }
         }
     }
 }
@@ -181,16 +200,23 @@ mod tests {
     fn nonsense_is_refused_and_says_what_was_found() {
         let secs = Duration::from_secs;
         let all = Options::new();
-        assert_eq!(all.check(), Ok(()));
+        assert_eq!(all.check(None), Ok(()));
         let (under, least) = (secs(30) - Duration::from_nanos(1), secs(30));
-        assert_eq!(all.lease_duration(under).check(), Err(OptionsError::LeaseDuration(under)));
-        assert_eq!(all.lease_duration(least).renew_interval(secs(20)).check(), Ok(()));
-        assert_eq!(all.renew_interval(secs(19)).check(), Err(OptionsError::RenewInterval(secs(19))));
+        assert_eq!(all.lease_duration(under).check(None), Err(OptionsError::LeaseDuration(under)));
+        assert_eq!(all.lease_duration(least).renew_interval(secs(20)).check(None), Ok(()));
+        assert_eq!(all.renew_interval(secs(19)).check(None), Err(OptionsError::RenewInterval(secs(19))));
         let never = all.lease_duration(secs(60)).renew_interval(secs(60));
-        let error = never.check().expect_err("never renewed");
+        let error = never.check(None).expect_err("never renewed");
         assert_eq!(error, OptionsError::NeverRenewed { interval: secs(60), duration: secs(60) });
         assert!(error.to_string().contains("60s"), "{error}");
-        assert_eq!(all.acquire_timeout(Some(secs(0))).check(), Err(OptionsError::AcquireTimeout));
-        assert_eq!(all.acquire_timeout(None).check(), Ok(()));
+        assert_eq!(all.acquire_timeout(Some(secs(0))).check(None), Err(OptionsError::AcquireTimeout));
+        assert_eq!(all.acquire_timeout(None).check(None), Ok(()));
+        assert_eq!(all.check(Some(secs(10))), Ok(()));
+        let short =
+            all.check(Some(secs(10) - Duration::from_millis(1))).expect_err("clocks may be 10 s apart");
+        assert!(matches!(short, OptionsError::CoolDown { .. }), "{short}");
+        let said = short.to_string();
+        assert!(said.contains("9.999s") && said.contains("10s"), "{said}");
+        assert_eq!(all.max_clock_skew(secs(9)).check(Some(secs(9))), Ok(()));
     }
 }

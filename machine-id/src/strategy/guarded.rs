@@ -90,6 +90,10 @@ impl<S: Strategy> Strategy for Guarded<S> {
         self.strategy.deterministic()
     }
 
+    fn cool_down(&self) -> Option<Duration> {
+        self.strategy.cool_down().into_iter().chain(self.pool.cool_down()).min()
+    }
+
     fn left(&self, options: &CallOptions) -> Option<Left> {
         self.strategy.left(options)
     }

@@ -72,6 +72,13 @@ pub trait Strategy: Send + Sync + 'static {
         true
     }
 
+    /// How long a machine ID rests before another identity may have it. A manager does not start where that is less than what
+    /// clocks may be apart, see [`Options::max_clock_skew`](crate::Options::max_clock_skew). Unless overridden, there is no such
+    /// time.
+    fn cool_down(&self) -> Option<Duration> {
+        None
+    }
+
     /// How many machine IDs are left for others. It is asked for after each grant, on a thread of its own, for
     /// [`Notice::RunsShort`](crate::Notice::RunsShort). Unless overridden, nobody knows.
     fn left(&self, options: &CallOptions) -> Option<Left> {
@@ -104,6 +111,10 @@ impl<S: Strategy + ?Sized> Strategy for Box<S> {
 
     fn deterministic(&self) -> bool {
         (**self).deterministic()
+    }
+
+    fn cool_down(&self) -> Option<Duration> {
+        (**self).cool_down()
     }
 
     fn left(&self, options: &CallOptions) -> Option<Left> {

@@ -94,8 +94,8 @@ impl PoolLease {
         self
     }
 
-    /// The same, of slots that have rested for this long since another identity held them. No less than
-    /// [`Options::max_clock_skew`](crate::Options::max_clock_skew).
+    /// The same, of slots that have rested for this long since another identity held them: 30 s unless told otherwise. With less
+    /// than [`Options::max_clock_skew`](crate::Options::max_clock_skew) a manager does not start.
     #[must_use]
     pub const fn with_cool_down(mut self, cool_down: Duration) -> Self {
         self.common.cool_down = cool_down;
@@ -320,6 +320,10 @@ impl Strategy for PoolLease {
 
     fn deterministic(&self) -> bool {
         false
+    }
+
+    fn cool_down(&self) -> Option<Duration> {
+        Some(self.common.cool_down)
     }
 
     fn left(&self, _options: &CallOptions) -> Option<Left> {
