@@ -13,7 +13,7 @@ use std::time::Duration;
 use lease_machines::Window;
 use lease_machines_os::Generation;
 
-use super::machine::Machine;
+use super::machine::{LEAVING, Machine};
 use super::words::{Command, End, Event, Used};
 use super::{Notice, Options, Sources, StartError};
 use crate::{
@@ -26,6 +26,8 @@ use crate::{Encrypt, Encrypted};
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// A thread that dies again and again is to leave the processor to others.
 const AFTER_DEATH: Duration = Duration::from_millis(100);
+/// How long an end is waited for: for as long as the machine takes at most, and for as long as its thread does not look at it.
+const END: Duration = LEAVING.saturating_add(LOOK_AGAIN);
 /// How long the number of those that are left is of interest.
 const COUNT_LIMIT: Duration = Duration::from_secs(30);
 /// More calls than these are not left hanging.
@@ -66,6 +68,8 @@ struct State {
     window: Option<Window>,
     last_used: Option<Duration>,
     notices: Option<Sender<Notice>>,
+    /// It was asked to stop, and has the time until then.
+    leave_by: Option<Duration>,
 }
 
 impl Manager {
@@ -108,6 +112,7 @@ impl Manager {
                 window: None,
                 last_used: None,
                 notices: Some(sender),
+                leave_by: None,
             }),
             changed: Condvar::new(),
         });
@@ -122,21 +127,22 @@ impl Manager {
 
     fn wait_for_start(&self) -> Result<(), StartError> {
         let mut state = self.shared.lock();
-        loop {
-            if state.machine.held().is_some() {
-                return Ok(());
-            }
-            match state.machine.end() {
-                // Whoever hears of it may end the process, and with it what is being given back.
-                Some(End::Failed(_) | End::Stopped) if !state.machine.has_ended() => {}
-                Some(End::Failed(error)) => return Err(error.clone()),
-                Some(End::Stopped) => return Err(StartError::Stopped),
+        while state.machine.held().is_none() {
+            let error = match state.machine.end() {
+                Some(End::Failed(error)) => error.clone(),
+                Some(End::Stopped) => StartError::Stopped,
                 // Held, and lost so soon that nobody saw it: it did start.
                 Some(End::Lost(_)) => return Ok(()),
-                None => {}
-            }
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                None => {
+                    state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+            };
+            // Whoever hears of it may end the process, and with it what is being given back.
+            self.shared.wait_for_end(state);
+            return Err(error);
         }
+        Ok(())
     }
 
     /// The machine ID, as long as it is held.
@@ -176,24 +182,24 @@ impl Manager {
     }
 
     /// Turns the factories off, gives the machine ID back together with the time that was not used, and waits for that, though
-    /// no longer than some 5 s. Whoever calls it while it stops waits as well. In a forked child it does nothing: what was made
-    /// before the fork is the parent's.
+    /// no longer than some 5 s, whatever the manager's thread does. Whoever calls it while it stops waits as well. In a forked
+    /// child it does nothing: what was made before the fork is the parent's.
     pub fn stop(&self) {
         self.turn_off(Reason::Stopped, Event::StopRequested);
         if self.shared.generation.is_current() {
-            let mut state = self.shared.lock();
-            while !state.machine.has_ended() {
-                state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+            self.shared.wait_for_end(self.shared.lock());
         }
     }
 
-    /// Not only by the thread that may hang: whoever called is to rely on it that the factories are off.
+    /// Not only by the thread that may hang or die: whoever called is to rely on it that the factories are off.
     fn turn_off(&self, reason: Reason, event: Event) {
         if !self.shared.generation.is_current() {
             return;
         }
         let mut state = self.shared.lock();
+        if reason == Reason::Stopped {
+            state.leave_by.get_or_insert_with(|| lease_machines_os::boot_time().saturating_add(END));
+        }
         // Where it has ended they are off, for another reason.
         if state.machine.end().is_none() {
             self.shared.close(&mut state, reason);
@@ -222,11 +228,29 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The manager's thread. Should it die, it begins again with what is in memory.
+    /// Waits until what may be held has been given back, or the time for that is over.
+    fn wait_for_end(&self, mut state: MutexGuard<'_, State>) {
+        let until = lease_machines_os::boot_time().saturating_add(END);
+        while !state.machine.has_ended() {
+            let left = until.saturating_sub(lease_machines_os::boot_time());
+            if left.is_zero() {
+                return;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The manager's thread. Should it die, it begins again with what is in memory; once it was asked to stop, for no longer
+    /// than that is waited for.
     fn drive(self: &Arc<Self>) {
-        while catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
-            self.lock().machine.resume(lease_machines_os::boot_time());
+        let dies = |work: &dyn Fn()| catch_unwind(AssertUnwindSafe(work)).is_err();
+        while dies(&|| self.run()) {
             thread::sleep(AFTER_DEATH);
+            let now = lease_machines_os::boot_time();
+            if self.lock().leave_by.is_some_and(|by| now >= by) {
+                break;
+            }
+            dies(&|| self.lock().machine.resume(now));
         }
         self.lock().notices = None;
         self.changed.notify_all();
@@ -411,3 +435,6 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartEr
     let spawned = thread::Builder::new().name(name.into()).spawn(work);
     spawned.map(drop).map_err(|error| StartError::NoThread(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// Nothing is tried again sooner.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// How long a manager that ends waits for what it gives back.
-const LEAVING: Duration = Duration::from_secs(5);
+pub(super) const LEAVING: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 enum Phase {

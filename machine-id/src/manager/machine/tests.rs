@@ -87,6 +87,13 @@ impl Stage {
     }
 }
 
+impl Machine {
+    /// Breaks a rule for good: from now on it panics, whatever it is asked.
+    pub(in crate::manager) fn spoil(&mut self) {
+        (self.held_once, self.give_up_at) = (true, Some(Duration::MAX));
+    }
+}
+
 fn name(command: &Command) -> String {
     match command {
         Command::Acquire { .. } => "acquire",
