@@ -54,6 +54,9 @@ pub(super) struct Decoded {
     uuid: Option<String>,
     #[serde(skip)]
     pub(super) parts: Parts,
+    /// How long the time of an ID is the same.
+    #[serde(skip)]
+    pub(super) tick: Duration,
 }
 
 impl IdOptions {
@@ -91,6 +94,7 @@ impl IdOptions {
             base62: Notation::Base62.write(id),
             uuid: Notation::Uuid.write(id),
             parts,
+            tick: layout.tick(),
         })
     }
 }

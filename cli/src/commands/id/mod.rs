@@ -11,6 +11,8 @@ mod revoke;
 mod run;
 mod whois;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use super::Outcome;
@@ -19,6 +21,9 @@ use crate::failure::Failure;
 use crate::run::RunArgs;
 
 pub(crate) use pool::PoolOptions;
+
+/// How far the clocks of those who hold machine IDs may be from the store's.
+const CLOCKS_APART: Duration = Duration::from_secs(10);
 
 /// Machine IDs from a pool, and the unique IDs that are made with them
 ///

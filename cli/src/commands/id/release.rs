@@ -6,13 +6,11 @@ use clap::Args;
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::{Epoch, Released, ResourceName, SlotRef};
 
+use super::CLOCKS_APART;
 use crate::args::{self, StoreOption};
 use crate::commands::{Outcome, against, unknown_answer};
 use crate::exit::Exit;
 use crate::failure::Failure;
-
-/// How far the clocks of holders may be apart.
-const CLOCKS_APART: Duration = Duration::from_secs(10);
 
 /// Give a machine ID back that `lease id acquire` gave
 ///
