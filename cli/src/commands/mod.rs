@@ -20,7 +20,9 @@ mod renew;
 mod revoke;
 mod show;
 
-pub(crate) use id::PoolOptions;
+#[cfg(test)]
+pub(crate) use id::agreeing;
+pub(crate) use id::{PoolOptions, Sent};
 
 use std::future::Future;
 

@@ -11,6 +11,7 @@ use lease_machines_store::{
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
+use super::clocks::Sent;
 use super::pool::PoolOptions;
 use crate::args::{Form, StoreOption, Wait};
 use crate::commands::asking::{self, Interruption, PAUSE, Request, WITHDRAWAL};
@@ -29,8 +30,8 @@ Take a machine ID, and print what is needed to give it back
 
 Prints MACHINE_ID=… MACHINE_ID_TOKEN=… MACHINE_ID_OWNER=… MACHINE_ID_EPOCH=…, safe to eval.
 
-Nobody renews it and nobody stops the work when it runs out: `lease id run` does. Exit 75 where every
-slot is held.";
+Nobody renews it and nobody stops the work when it runs out: `lease id run` does. Exit 75 where
+every slot is held, 78 where this machine's clock is more than 10s from the store's.";
 
 /// Take a machine ID, and print what is needed to give it back
 #[derive(Args, Debug)]
@@ -177,7 +178,12 @@ impl Request for SlotRequest<'_> {
 
     async fn ask(&self, attempt: u64) -> Result<Claimed, StoreError> {
         let claim = self.claim.clone().with_attempt(attempt);
-        if attempt == 1 { self.store.claim_slot(claim).await } else { self.store.reclaim_slot(claim).await }
+        let sent = Sent::now();
+        let answer = match attempt {
+            1 => self.store.claim_slot(claim).await?,
+            _ => self.store.reclaim_slot(claim).await?,
+        };
+        sent.check(answer)
     }
 
     fn is_held(answer: &Claimed) -> bool {
@@ -211,6 +217,7 @@ mod tests {
     use lease_machines_store::{Fault, FaultStore, MemoryStore};
 
     use super::super::super::{asking::ATTEMPTS, block_on};
+    use super::super::agreeing;
     use super::*;
 
     #[derive(Parser)]
@@ -224,8 +231,16 @@ mod tests {
         faults: impl IntoIterator<Item = Fault>,
         interrupted: impl Future<Output = Signal>,
     ) -> (Result<Exit, Failure>, usize) {
+        run_on(agreeing(), faults, interrupted)
+    }
+
+    fn run_on(
+        store: MemoryStore,
+        faults: impl IntoIterator<Item = Fault>,
+        interrupted: impl Future<Output = Signal>,
+    ) -> (Result<Exit, Failure>, usize) {
         let acquire = Only::parse_from(["lease", "ids", "--ttl", "1h"]).acquire;
-        let inner = Arc::new(MemoryStore::new().unwrap());
+        let inner = Arc::new(store);
         let store = FaultStore::scripted(Arc::clone(&inner) as Arc<dyn Store>, faults);
         let outcome = block_on(acquire.run_on(&store, interrupted));
         let pool = ResourceName::new("ids").unwrap();
@@ -238,6 +253,22 @@ mod tests {
         for lost in [Fault::DropReply, Fault::DropRequest] {
             let (outcome, held) = run([lost], pending());
             assert_eq!((outcome.unwrap(), held), (Exit::Ok, 1), "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_whose_clock_is_too_far_from_the_stores_gets_none() {
+        for (apart, is_refused) in [(9, false), (3_600, true)] {
+            let store = agreeing();
+            store.advance(Duration::from_secs(apart));
+            let (outcome, held) = run_on(store, [], pending());
+            if is_refused {
+                let failure = outcome.unwrap_err();
+                assert_eq!((failure.exit(), held), (Exit::Configuration, 0));
+                assert!(failure.to_string().contains("expected at most 10s"), "{failure}");
+            } else {
+                assert_eq!((outcome.unwrap(), held), (Exit::Ok, 1));
+            }
         }
     }
 

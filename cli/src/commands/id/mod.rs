@@ -1,6 +1,7 @@
 //! `lease id`: machine IDs, and the IDs that are made with them.
 
 mod acquire;
+mod clocks;
 mod decode;
 mod layout;
 mod ls;
@@ -11,8 +12,6 @@ mod revoke;
 mod run;
 mod whois;
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 
 use super::Outcome;
@@ -20,10 +19,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::run::RunArgs;
 
+pub(crate) use clocks::Sent;
+#[cfg(test)]
+pub(crate) use clocks::tests::agreeing;
 pub(crate) use pool::PoolOptions;
-
-/// How far the clocks of those who hold machine IDs may be from the store's.
-const CLOCKS_APART: Duration = Duration::from_secs(10);
 
 /// Machine IDs from a pool, and the unique IDs that are made with them
 ///

@@ -115,8 +115,22 @@ fn not_started(error: &StartError) -> Failure {
     let exit = match error {
         StartError::Acquire(AcquireError::Exhausted(_) | AcquireError::Busy(_)) => Exit::Held,
         StartError::Acquire(AcquireError::Unreachable(_)) => Exit::Unreachable,
-        StartError::Acquire(AcquireError::Refused(_) | AcquireError::Misconfigured(_)) => Exit::Configuration,
+        StartError::Acquire(AcquireError::Refused(_) | AcquireError::Misconfigured(_))
+        | StartError::ClockSkew { .. } => Exit::Configuration,
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_too_far_from_the_stores_is_told_by_its_exit_code() {
+        let (found, most) = (Duration::from_secs(11), Duration::from_secs(10));
+        assert_eq!(not_started(&StartError::ClockSkew { found, most }).exit(), Exit::Configuration);
+    }
 }

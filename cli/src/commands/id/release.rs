@@ -1,12 +1,12 @@
 //! `lease id release`.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use lease_machines::{FencingToken, OwnerId};
 use lease_machines_store::{Epoch, Released, ResourceName, SlotRef};
 
-use super::CLOCKS_APART;
+use super::clocks::{CLOCKS_APART, wall};
 use crate::args::{self, StoreOption};
 use crate::commands::{Outcome, against, unknown_answer};
 use crate::exit::Exit;
@@ -57,6 +57,5 @@ impl Release {
 /// The last ID time that can have been used: nobody stamps beyond this machine's clock, and whoever stamped elsewhere had one
 /// that was off by no more than machine IDs allow.
 fn last_used() -> Duration {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    now.saturating_add(CLOCKS_APART)
+    wall().saturating_add(CLOCKS_APART)
 }

@@ -8,7 +8,8 @@ use crate::run::RunArgs;
 /// Run a command while holding a machine ID
 ///
 /// The command finds it in $MACHINE_ID, and its fencing token in $MACHINE_ID_TOKEN. It is renewed, and the command made to
-/// end before it is another's, as `lease run` does. $LEASE_RESOURCE names the slot as a fence knows it: POOL#NUMBER.
+/// end before it is another's, as `lease run` does. $LEASE_RESOURCE names the slot as a fence knows it: POOL#NUMBER. Exit 78
+/// where this machine's clock is more than 10s from the store's.
 #[derive(Args, Debug)]
 #[command(
     mut_arg("resource", |pool| pool.value_name("POOL").help("Which pool: any name of 1 to 249 bytes of UTF-8")),

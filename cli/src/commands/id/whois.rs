@@ -7,7 +7,7 @@ use lease_machines::OwnerId;
 use lease_machines_store::{HistoryEntry, HoldOutcome, ResourceName, Store, slot_name};
 use serde::Serialize;
 
-use super::CLOCKS_APART;
+use super::clocks::CLOCKS_APART;
 use super::decode::{Decoded, IdOptions};
 use crate::args::{Form, StoreOption};
 use crate::commands::Outcome;

@@ -11,7 +11,7 @@ use lease_machines_store::{
     SlotLease, SlotRef, SlotRenewed, Store, StoreError, Unclaimed, slot_name,
 };
 
-use crate::commands::PoolOptions;
+use crate::commands::{PoolOptions, Sent};
 
 /// No slot: their numbers have 16 bits.
 const NONE: u32 = u32::MAX;
@@ -53,11 +53,19 @@ impl Lessor {
                 let asked = slots.options.claim(claim.resource.clone(), claim.owner, claim.ttl);
                 let mut asked = asked.with_attempt(claim.attempt);
                 asked.label = claim.label;
+                let sent = Sent::now();
                 let answer = match again {
                     true => self.store.reclaim_slot(asked).await?,
                     false => self.store.claim_slot(asked).await?,
                 };
-                slots.answered(answer)
+                match sent.check(answer) {
+                    Ok(answer) => slots.answered(answer),
+                    Err(error) => {
+                        // What is not taken back ends with its first term.
+                        let _ = self.store.withdraw_slot(claim.resource, claim.owner).await;
+                        Err(error)
+                    }
+                }
             }
         }
     }
@@ -149,6 +157,7 @@ mod tests {
     use lease_machines_store::{MemoryStore, fresh_owner};
 
     use super::*;
+    use crate::commands::agreeing;
 
     fn block_on<T>(work: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
@@ -164,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_taken_renewed_and_given_back_like_a_lease() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
+        let store: Arc<dyn Store> = Arc::new(agreeing());
         let (one, two) =
             (Lessor::new(Arc::clone(&store), Some(options(2))), Lessor::new(store, Some(options(2))));
         assert_eq!(one.slot(), None);
@@ -183,10 +192,22 @@ mod tests {
         assert!(matches!(block_on(one.renew(lease, Duration::from_secs(90))), Ok(Renewed::Rejected(_))));
     }
 
+    #[test]
+    fn a_machine_whose_clock_is_too_far_from_the_stores_gets_none() {
+        let store = Arc::new(MemoryStore::new().unwrap());
+        let lessor = Lessor::new(Arc::clone(&store) as Arc<dyn Store>, Some(options(1)));
+        store.advance(Duration::from_secs(1));
+        let refused = block_on(lessor.acquire(claim(), false)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Configuration);
+        assert!(refused.to_string().contains("this machine's clock is"), "{refused}");
+        let seen = block_on(store.slots(ResourceName::new("ids").unwrap())).unwrap();
+        assert_eq!((lessor.slot(), seen.holders()), (None, 0), "and nothing is held");
+    }
+
     /// An answer that was lost: the same owner asks again, and keeps the slot under a new token.
     #[test]
     fn whoever_asks_again_keeps_its_slot() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new().unwrap());
+        let store: Arc<dyn Store> = Arc::new(agreeing());
         let lessor = Lessor::new(store, Some(options(1)));
         let mine = claim();
         let Ok(Acquired::Granted(first)) = block_on(lessor.acquire(mine.clone(), false)) else { panic!() };
