@@ -323,6 +323,8 @@ fn a_pool_that_runs_short_is_told_of() {
     );
     store.advance(PoolClaim::COOL_DOWN);
     assert_eq!(counted(&pool(&store, 11)), Some((2, 11, false)));
+    // Who can do with fewer slots is told of these alone: the first has rested, all others are held.
+    assert_eq!(counted(&pool(&store, 9)), Some((1, 9, false)));
     manager.stop();
 }
 

@@ -13,7 +13,7 @@ use lease_machines::{FencingToken, OwnerId};
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, HistoryEntry,
     Inspection, LeaseRef, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
-    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError,
+    ResourceName, Revoked, Room, SlotRef, SlotRenewed, Store, StoreError,
 };
 
 /// What happens to one request.
@@ -367,6 +367,10 @@ impl Store for FaultStore {
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.through(move |store| store.slots(pool.clone()))
+    }
+
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        self.through(move |store| store.room(claim.clone()))
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {

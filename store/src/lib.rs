@@ -95,8 +95,8 @@ pub use name::{NameError, ResourceName};
 pub use open::{Migration, migrate, migration_sql, open, open_existing, open_marks};
 pub use owner::fresh_owner;
 pub use pool::{
-    Claimed, PoolClaim, PoolInspection, Resized, SlotInspection, SlotLease, SlotRef, SlotRenewed, Unclaimed,
-    slot_name,
+    Claimed, PoolClaim, PoolInspection, Resized, Room, SlotInspection, SlotLease, SlotRef, SlotRenewed,
+    Unclaimed, slot_name,
 };
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresFence, PostgresOptions, PostgresStore};

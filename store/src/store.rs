@@ -9,7 +9,7 @@ use lease_machines::{FencingToken, OwnerId};
 use crate::{
     Acquired, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, HistoryEntry, Inspection,
     LeaseRef, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized, ResourceName, Revoked,
-    SlotRef, SlotRenewed, StoreError,
+    Room, SlotRef, SlotRenewed, StoreError,
 };
 
 /// The future of a store's answer: boxed and `Send`, so that a store can be chosen at run time.
@@ -45,7 +45,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// - **Recording**: as for leases. A claim that got no slot writes nothing.
 /// - **First tokens** of a slot lie above the store's clock in microseconds, and above its floor.
 ///
-/// [`resize_pool`](Self::resize_pool) is an operator's, [`slots`](Self::slots) only looks, and
+/// [`resize_pool`](Self::resize_pool) is an operator's, [`slots`](Self::slots) and [`room`](Self::room) only look, and
 /// [`history`](Self::history) of [`slot_name`](crate::slot_name) says who held a slot. Pools are not pruned: their tokens
 /// and marks are few, and are to last.
 pub trait Store: Send + Sync {
@@ -166,6 +166,12 @@ pub trait Store: Send + Sync {
     /// How the pool and all its slots stand.
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         no_slots(&pool)
+    }
+
+    /// How much of the pool is left for claims like this one, by its size, its range and its cool-down: a snapshot. Unless
+    /// overridden it lists the slots; those that come with this crate count where they are.
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        Box::pin(async move { Ok(self.slots(claim.pool.clone()).await?.room(&claim)) })
     }
 
     /// Gives a pool this many slots, from 1 to 65,536; one that there is not is made. It becomes smaller only where nobody

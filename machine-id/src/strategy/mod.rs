@@ -127,7 +127,7 @@ impl<S: Strategy + ?Sized> Strategy for Box<S> {
 pub struct Left {
     /// Those that could be granted now: nobody holds them, and they have cooled down.
     pub free: u32,
-    /// All that there are.
+    /// All that this strategy may be granted.
     pub of: u32,
 }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lease_machines::{OwnerId, Rejection, SlotRange};
 use lease_machines_store::{
-    Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotInspection, SlotLease, SlotRef, SlotRenewed,
-    Store, StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
+    Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
+    StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
 };
 use pollster::block_on;
 
@@ -328,17 +328,8 @@ impl Strategy for PoolLease {
 
     fn left(&self, _options: &CallOptions) -> Option<Left> {
         let store = (self.store)().ok()?;
-        let seen = block_on(store.slots(self.common.pool.clone())).ok()?;
-        let (first, last) = (self.common.range.first(), self.common.range.last());
-        let of = seen.size.min(u32::from(last) + 1).saturating_sub(first.into());
-        let is_taken = |slot: &&SlotInspection| {
-            let freed = slot.free_from.and_then(|freed| freed.duration_since(SystemTime::UNIX_EPOCH).ok());
-            slot.occupant.is_some()
-                || freed.is_some_and(|freed| freed.saturating_add(self.common.cool_down) > seen.wall)
-        };
-        let within = seen.slots.iter().filter(|slot| (first..=last).contains(&slot.slot));
-        let taken = u32::try_from(within.filter(is_taken).count()).unwrap_or(u32::MAX);
-        Some(Left { free: of.saturating_sub(taken), of })
+        let room = block_on(store.room(self.common.clone())).ok()?;
+        Some(Left { free: room.free, of: room.of })
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) enum Call {
     RevokeSlot,
     ResizePool,
     Slots,
+    Room,
 }
 
 impl Call {
@@ -52,6 +53,7 @@ impl Call {
             Self::RevokeSlot => "CALL lease_revoke_slot_1(?,?,?,?,?)",
             Self::ResizePool => "CALL lease_resize_pool_1(?,?)",
             Self::Slots => "CALL lease_slots_1(?)",
+            Self::Room => "CALL lease_room_1(?,?,?,?)",
         }
     }
 }

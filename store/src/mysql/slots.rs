@@ -12,7 +12,7 @@ use super::failure::is_duplicate;
 use super::hub::Hub;
 use crate::server::{ONE_SLOT_AN_OWNER, claim as patiently, not_granted};
 use crate::{
-    Claimed, Epoch, Occupant, PoolClaim, PoolInspection, Released, Resized, ResourceName, Revoked,
+    Claimed, Epoch, Occupant, PoolClaim, PoolInspection, Released, Resized, ResourceName, Revoked, Room,
     SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError,
 };
 
@@ -160,6 +160,19 @@ impl Hub {
             seen.slots.extend(slot(row, place)?);
         }
         Ok(seen)
+    }
+
+    pub(super) async fn room(&self, claim: PoolClaim) -> Result<Room, StoreError> {
+        let parameters = vec![
+            text(claim.pool.as_str()),
+            number(claim.range.first().into()),
+            number(claim.end(u32::MAX).into()),
+            span(claim.cool_down),
+        ];
+        let rows = self.look(Call::Room, parameters).await?;
+        let row = Reading::new(rows.first().ok_or_else(|| self.target.unset())?, &self.target.place);
+        let size = u32::try_from(row.number("size")?.unwrap_or(0)).unwrap_or(0);
+        Ok(Room::within(&claim, size, u32::try_from(row.some("taken")?).unwrap_or(u32::MAX)))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::server::Driver;
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
     LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
-    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
+    ResourceName, Revoked, Room, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases on a MySQL server, 8.0.19 or later, or a MariaDB server, 10.6 or later.
@@ -323,6 +323,10 @@ impl Store for MysqlStore {
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.run(move |hub| async move { hub.slots(pool).await })
+    }
+
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        self.run(move |hub| async move { hub.room(claim).await })
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, Rejection, Window};
 
-use crate::{Epoch, Occupant, Rejected, ResourceName};
+use crate::{Epoch, Occupant, PoolClaim, Rejected, ResourceName};
 
 /// A slot that is held.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -142,6 +142,39 @@ impl PoolInspection {
     #[must_use]
     pub fn holders(&self) -> usize {
         self.slots.iter().filter(|slot| slot.occupant.is_some()).count()
+    }
+
+    /// How much is left for claims like this one.
+    #[must_use]
+    pub fn room(&self, claim: &PoolClaim) -> Room {
+        let numbers = u32::from(claim.range.first())..claim.end(self.size);
+        let rests = |free_from: SystemTime| {
+            let free_from = free_from.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            free_from.saturating_add(claim.cool_down) > self.wall
+        };
+        let is_taken = |slot: &SlotInspection| slot.occupant.is_some() || slot.free_from.is_some_and(rests);
+        let within = self.slots.iter().filter(|slot| numbers.contains(&slot.slot.into()));
+        let taken = within.filter(|slot| is_taken(slot)).count();
+        Room::within(claim, self.size, u32::try_from(taken).unwrap_or(u32::MAX))
+    }
+}
+
+/// How much of a pool is left for claims of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Room {
+    /// The slots that a stranger could be granted now: nobody holds them, and they have rested.
+    pub free: u32,
+    /// All that such a claim may ever get: in its range, and below its size and the pool's.
+    pub of: u32,
+}
+
+impl Room {
+    /// In a pool of this size, where so many of the slots that the claim may get are held, closed or resting.
+    #[must_use]
+    pub fn within(claim: &PoolClaim, size: u32, taken: u32) -> Self {
+        let of = claim.end(size).saturating_sub(claim.range.first().into());
+        Self { free: of.saturating_sub(taken), of }
     }
 }
 

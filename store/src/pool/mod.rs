@@ -7,7 +7,7 @@ use lease_machines::Pool;
 
 use crate::{ErrorKind, ResourceName, StoreError};
 
-pub use answer::{Claimed, PoolInspection, Resized, SlotInspection, SlotLease, SlotRenewed, Unclaimed};
+pub use answer::{Claimed, PoolInspection, Resized, Room, SlotInspection, SlotLease, SlotRenewed, Unclaimed};
 pub use request::{PoolClaim, SlotRef};
 
 /// The most slots that a pool has, and the size of one that numbers of 16 bits name.

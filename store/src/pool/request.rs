@@ -73,6 +73,11 @@ impl PoolClaim {
         }
     }
 
+    /// The number after the last that it may get, in a pool of this size.
+    pub(crate) fn end(&self, size: u32) -> u32 {
+        size.min(self.size).min(u32::from(self.range.last()).saturating_add(1))
+    }
+
     /// The same request, as the owner's attempt number `attempt`.
     #[must_use]
     pub const fn with_attempt(mut self, attempt: u64) -> Self {

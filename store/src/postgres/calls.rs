@@ -29,9 +29,10 @@ pub(super) enum Call {
     RevokeSlot,
     ResizePool,
     Slots,
+    Room,
 }
 
-const COUNT: usize = Call::Slots as usize + 1;
+const COUNT: usize = Call::Room as usize + 1;
 
 /// What [`answer::inspection`](super::answer::inspection) reads.
 macro_rules! inspected {
@@ -66,6 +67,7 @@ impl Call {
         Self::RevokeSlot,
         Self::ResizePool,
         Self::Slots,
+        Self::Room,
     ];
 
     const fn template(self) -> &'static str {
@@ -121,12 +123,17 @@ impl Call {
                  LEFT JOIN {schema}.lease_pool AS p ON p.pool = $1 LEFT JOIN {schema}.lease_slot AS t \
                  ON t.pool = p.pool AND t.slot < p.size AND t.last_issued > 0 ORDER BY t.slot"
             }
+            Self::Room => {
+                "SELECT p.size, (SELECT count(*) FROM {schema}.lease_slot AS t WHERE t.pool = p.pool AND t.slot >= $2 \
+                 AND t.slot < least(p.size, $3) AND t.free_from > (SELECT {schema}.lease_clock_1()) - $4) \
+                 FROM {schema}.lease_store AS s LEFT JOIN {schema}.lease_pool AS p ON p.pool = $1"
+            }
         }
     }
 
     /// Whether the last parameter is how long a lock may be waited for. It is added where the statement is sent.
     pub(super) const fn locks(self) -> bool {
-        !matches!(self, Self::Epoch | Self::Inspect | Self::List | Self::History | Self::Slots)
+        !matches!(self, Self::Epoch | Self::Inspect | Self::List | Self::History | Self::Slots | Self::Room)
     }
 }
 

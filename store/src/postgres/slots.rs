@@ -13,7 +13,7 @@ use super::hub::Hub;
 use crate::server::{ONE_SLOT_AN_OWNER, claim as patiently, not_granted};
 use crate::{
     Claimed, Epoch, ErrorKind, Occupant, PoolClaim, PoolInspection, Released, Resized, ResourceName, Revoked,
-    SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError,
+    Room, SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError,
 };
 
 impl Hub {
@@ -156,10 +156,7 @@ impl Hub {
     pub(super) async fn slots(&self, pool: ResourceName) -> Result<PoolInspection, StoreError> {
         let rows = self.look(Call::Slots, vec![bytes(pool.as_str())]).await?;
         let place = &self.target.place;
-        let Some(first) = rows.first() else {
-            let message = format!("{place} has no epoch: it was never set up, or was wiped");
-            return Err(StoreError::new(ErrorKind::NotSetUp, message));
-        };
+        let first = rows.first().ok_or_else(|| unset(place))?;
         let wrong = |error: tokio_postgres::Error| nonsense(place, &error.to_string());
         let epoch = answer::epoch(place, first.try_get(0).map_err(wrong)?)?;
         let wall: i64 = first.try_get(1).map_err(wrong)?;
@@ -171,6 +168,28 @@ impl Hub {
         }
         Ok(seen)
     }
+
+    pub(super) async fn room(&self, claim: PoolClaim) -> Result<Room, StoreError> {
+        let end = i32::try_from(claim.end(u32::MAX)).unwrap_or(i32::MAX);
+        let parameters = vec![
+            bytes(claim.pool.as_str()),
+            calls::small(claim.range.first().into()),
+            calls::small(end),
+            span(claim.cool_down),
+        ];
+        let rows = self.look(Call::Room, parameters).await?;
+        let place = &self.target.place;
+        let row = rows.first().ok_or_else(|| unset(place))?;
+        let wrong = |error: tokio_postgres::Error| nonsense(place, &error.to_string());
+        let (size, taken): (Option<i32>, i64) =
+            (row.try_get(0).map_err(wrong)?, row.try_get(1).map_err(wrong)?);
+        let size = u32::try_from(size.unwrap_or(0)).unwrap_or(0);
+        Ok(Room::within(&claim, size, u32::try_from(taken).unwrap_or(u32::MAX)))
+    }
+}
+
+fn unset(place: &Place) -> StoreError {
+    StoreError::new(ErrorKind::NotSetUp, format!("{place} has no epoch: it was never set up, or was wiped"))
 }
 
 /// A row of `Slots`; `None` where it is of none.

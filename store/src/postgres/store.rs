@@ -24,7 +24,7 @@ use crate::server::{Driver, Pool};
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
     LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
-    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
+    ResourceName, Revoked, Room, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases on a PostgreSQL server, 13 or later, also behind a pooler in transaction mode.
@@ -325,6 +325,10 @@ impl Store for PostgresStore {
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.run(move |hub| async move { hub.slots(pool).await })
+    }
+
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        self.run(move |hub| async move { hub.room(claim).await })
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {

@@ -13,7 +13,7 @@ use super::script::SLOT;
 use crate::pool::{slot_named, superseded, too_many};
 use crate::{
     Claimed, Epoch, ErrorKind, HistoryEntry, PoolClaim, PoolInspection, Released, Resized, ResourceName,
-    SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError, Unclaimed, check,
+    Room, SlotInspection, SlotLease, SlotRef, SlotRenewed, StoreError, Unclaimed, check,
 };
 
 /// Up to here, the year 2255, a stamp in microseconds is exact in Lua.
@@ -99,6 +99,12 @@ impl Requests {
 
     pub(super) fn slots(&self, pool: &ResourceName) -> Request {
         self.of_pool("slots", pool, None)
+    }
+
+    pub(super) fn room(&self, claim: &PoolClaim) -> Request {
+        let mut request = self.of_pool("room", &claim.pool, None);
+        request.cmd.arg(claim.range.first()).arg(claim.end(u32::MAX)).arg(whole_micros(claim.cool_down));
+        request
     }
 
     pub(super) fn resize_pool(&self, pool: &ResourceName, size: u32) -> Request {
@@ -222,6 +228,10 @@ impl Reply {
         seen.size = self.part(0, size)?;
         seen.slots = self.part(2, |slots| array(slots)?.iter().map(inspection).collect())?;
         Ok(seen)
+    }
+
+    pub(super) fn room(&self, claim: &PoolClaim) -> Result<Room, StoreError> {
+        Ok(Room::within(claim, self.part(0, size)?, self.part(1, size)?))
     }
 }
 

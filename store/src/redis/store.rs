@@ -15,7 +15,7 @@ use crate::server::Driver;
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, HistoryEntry, Inspection,
     LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
-    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
+    ResourceName, Revoked, Room, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases on a Redis server (6.2 or later) or a Valkey server, each decided by one script.
@@ -305,6 +305,11 @@ impl Store for RedisStore {
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         let name = pool.clone();
         self.look(move |hub| hub.requests.slots(&pool), move |reply| reply.pool(name))
+    }
+
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        let asked = claim.clone();
+        self.look(move |hub| hub.requests.room(&asked), move |reply| reply.room(&claim))
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {

@@ -29,7 +29,7 @@ use crate::slot::{Outcome, Slot, Undelivered};
 use crate::{
     Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, ErrorKind, Finding, HistoryEntry,
     Inspection, LeaseRef, Migration, Opening, PoolClaim, PoolInspection, Pruned, Released, Renewed, Resized,
-    ResourceName, Revoked, SlotRef, SlotRenewed, Store, StoreError, check,
+    ResourceName, Revoked, Room, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases in one SQLite file, decided by the core inside an immediate transaction.
@@ -425,6 +425,10 @@ impl Store for SqliteStore {
 
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.read(move |reads| reads.slots(&pool))
+    }
+
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        self.read(move |reads| reads.room(&claim))
     }
 
     fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {

@@ -10,7 +10,7 @@ use lease_machines::{Gone, OwnerId, SlotRange};
 use super::super::context::{Context, Outcome, told};
 use super::super::subject::Need;
 use super::super::{Case, block_on, case};
-use crate::{Claimed, Revoked, Store, Unclaimed};
+use crate::{Claimed, PoolClaim, Revoked, Store, Unclaimed};
 
 pub(super) const CASES: &[Case] = &[
     case("each claim gets a slot of its own, until there is none", Need::Slots, different),
@@ -72,11 +72,21 @@ fn cool_down(context: &Context<'_>) -> Outcome<()> {
     let (Some(first), Some(second)) = (all.first().copied(), all.get(1).copied()) else {
         return Err("no slots".into());
     };
+    let claim = context.slot_claim(5)?;
+    ensure!(context.room(claim.clone())? == (0, 4), "all are held");
     context.free_slot(1, first)?;
-    let why = context.no_slot(context.slot_claim(5)?)?;
+    let why = context.no_slot(claim.clone())?;
+    ensure!(context.room(claim.clone())? == (0, 4), "the first rests");
+    ensure!(context.room(claim.clone().with_cool_down(Duration::ZERO))? == (1, 4), "it has rested");
     let next = expect!(why, Unclaimed::Exhausted { next_chance: Some(next) } => next, "while it rests");
     ensure!(context.roughly(next, context.units(2)), "the next chance is in {next:?}");
     context.pass(2);
+    ensure!(context.room(claim.clone())? == (1, 4), "the first has rested");
+    let only = |number| Ok::<_, String>(claim.clone().with_range(SlotRange::only(number)));
+    ensure!(context.room(only(first.slot)?)? == (1, 1), "it is all that this range has");
+    ensure!(context.room(only(second.slot)?)? == (0, 1), "the second is held");
+    let none = context.room(PoolClaim { size: u32::from(first.slot), ..only(first.slot)? })?;
+    ensure!(none == (0, 0), "a claim that may have none is told of {none:?}");
     let taken = context.slot(context.slot_claim(5)?.with_attempt(2))?;
     ensure!(taken.slot == first.slot, "slot {} instead of the one that has rested", taken.slot);
     // From the expiry on where nobody released; eight units are left then.

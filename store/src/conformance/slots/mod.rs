@@ -101,6 +101,12 @@ impl Context<'_> {
                 && found.saturating_add(self.units(3)) >= expected
     }
 
+    /// How many slots are free for claims like this one, and how many there are.
+    fn room(&self, claim: PoolClaim) -> Outcome<(u32, u32)> {
+        let room = block_on(self.store().room(claim)).map_err(told)?;
+        Ok((room.free, room.of))
+    }
+
     fn slots(&self) -> Outcome<PoolInspection> {
         block_on(self.store().slots(self.pool()?)).map_err(told)
     }

@@ -447,6 +447,18 @@ BEGIN
     SELECT in_use AS slot, remaining;
 END
 //
+DROP PROCEDURE IF EXISTS lease_room_1
+//
+CREATE PROCEDURE lease_room_1(p_pool VARBINARY(255), p_first INT, p_end INT, p_cool_down BIGINT)
+    SQL SECURITY INVOKER READS SQL DATA
+BEGIN
+    DECLARE rested BIGINT;
+    SET rested = {clock} - p_cool_down;
+    SELECT p.size, (SELECT COUNT(*) FROM lease_slot AS t WHERE t.pool = p.pool AND t.slot >= p_first
+        AND t.slot < LEAST(p.size, p_end) AND t.free_from > rested) AS taken
+    FROM lease_store AS s LEFT JOIN lease_pool AS p ON p.pool = p_pool WHERE s.id = 1;
+END
+//
 DROP PROCEDURE IF EXISTS lease_slots_1
 //
 CREATE PROCEDURE lease_slots_1(p_pool VARBINARY(255)) SQL SECURITY INVOKER READS SQL DATA

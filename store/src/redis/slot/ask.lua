@@ -221,6 +221,20 @@ function asked.slots()
   return say('pool', size or 0, digits(now), seen)
 end
 
+function asked.room()
+  local low, high, cool_down = tonumber(ARGV[6]), math.min(tonumber(ARGV[7]), size or 0) - 1, tonumber(ARGV[8])
+  local taken, rested = 0, '(' .. digits(at - cool_down)
+  for block = math.floor(low / WIDTH), math.floor(high / WIDTH) do
+    local set = set_of('free', block * WIDTH)
+    if low <= block * WIDTH and (block + 1) * WIDTH - 1 <= high then
+      taken = taken + redis.call('ZCOUNT', set, rested, '+inf')
+    else
+      walk(set, rested, false, function(slot) if low <= slot and slot <= high then taken = taken + 1 end end)
+    end
+  end
+  return say('room', size or 0, taken)
+end
+
 function asked.resize()
   local slots = tonumber(ARGV[6])
   sweep()

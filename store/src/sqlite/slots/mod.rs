@@ -9,7 +9,7 @@ use lease_machines::{FencingToken, OwnerId, Rejection};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use self::find::first;
-use self::rows::{OWN, USED, load, read, resize, save, size};
+use self::rows::{OWN, TAKEN, USED, load, read, resize, save, size};
 use super::attach::nanos;
 use super::batch::Batch;
 use super::echoes::Unheard;
@@ -20,7 +20,7 @@ use crate::decide::{self, At, Course, Decided, Effects, SlotRow, Standing};
 use crate::pool::{slot_name, slot_named};
 use crate::{
     Claimed, HistoryEntry, HoldOutcome, PoolClaim, PoolInspection, Rejected, Released, Resized, ResourceName,
-    Revoked, SlotRef, SlotRenewed, Unclaimed,
+    Revoked, Room, SlotRef, SlotRenewed, Unclaimed,
 };
 
 /// The current hold of the slot that has this name, for its history.
@@ -249,6 +249,20 @@ impl Reads {
                 seen.slots.extend(slot.inspection(number, at));
             }
             Ok(seen)
+        })
+    }
+
+    pub(super) fn room(&self, claim: &PoolClaim) -> Worked<Room> {
+        self.with_base(|_, at| {
+            let Some(size) = size(self.connection(), &claim.pool)? else {
+                return Ok(Room::within(claim, 0, 0));
+            };
+            let rested = at.now.checked_sub(claim.cool_down).map_or(-1, nanos);
+            let taken = self.connection().prepare_cached(TAKEN)?.query_row(
+                params![claim.pool.as_str(), rested, claim.range.first(), claim.end(size)],
+                |row| row.get(0),
+            )?;
+            Ok(Room::within(claim, size, taken))
         })
     }
 }

@@ -36,6 +36,10 @@ pub(super) const USED: &str = concat!(
     ", slot FROM lease_slot WHERE pool = ?1 AND slot < ?2 AND last_issued > 0 ORDER BY slot"
 );
 
+/// How many slots of a part of a pool are held, closed, or have not rested since.
+pub(super) const TAKEN: &str = "SELECT count(*) FROM lease_slot INDEXED BY lease_slot_free
+     WHERE pool = ?1 AND free_from > ?2 AND slot >= ?3 AND slot < ?4";
+
 /// Reads a slot and its number; `first` is the place of the first column.
 pub(super) fn read(found: &SqlRow<'_>, first: usize) -> rusqlite::Result<(u16, SlotRow)> {
     let at = |column: usize| first + column;
