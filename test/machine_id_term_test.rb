@@ -83,6 +83,8 @@ class MachineIdTermTest < Minitest::Test
 
       assert_equal 0, heard_of(:renewed, notices).machine_id
       @ids.stop
+      # The file is closed a moment later.
+      wait_until { !File.exist?("#{folder}/leases.db-wal") && !File.exist?("#{folder}/leases.db-shm") }
     end
   end
 
