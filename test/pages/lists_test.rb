@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "minitest/autorun"
+
+# What docs/errors.md and docs/events.md list is what there is in the code: every kind of error with its exit code, every
+# figure with its labels.
+class ListsTest < Minitest::Test
+  ROOT = File.expand_path("../..", __dir__)
+  KINDS_OF_AN_ARM = /(?:\w+::\w+(?: \{ \.\. \})?[\s|]*)+|_/
+
+  def self.read(path) = File.read("#{ROOT}/#{path}")
+
+  # The names of an enum's variants, without their fields.
+  def self.variants(path, enum)
+    read(path)[/^pub enum #{enum} \{\n(.*?)^\}/m, 1].scan(/^    ([A-Z]\w+)/).flatten
+  end
+
+  # From each kind that a function in cli/src/exit.rs names to its code; others have that of its last arm.
+  def self.codes(function)
+    source = read("cli/src/exit.rs")
+    numbers = source.scan(/^    (\w+) = (\d+) "/).to_h
+    arms = source[/fn #{function}\(.*?^\}/m].scan(/(#{KINDS_OF_AN_ARM}) => \{?\s*Exit::(\w+)/)
+    arms.each_with_object(Hash.new(numbers.fetch(arms.last.last))) do |(kinds, exit), codes|
+      kinds.scan(/::(\w+)/) { |(kind)| codes[kind] = numbers.fetch(exit) }
+    end
+  end
+
+  # The rows of a page's tables whose first cell names something in backticks, by that name.
+  def self.rows(page)
+    read(page).scan(/^\| (`.+) \|$/).flatten.each_with_object({}) do |row, rows|
+      cells = row.split(" | ")
+      cells.first.gsub(/\(.*?\)/, "").scan(/`(\w+)`/) { |(name)| rows[name] = cells }
+    end
+  end
+
+  ERRORS = rows("docs/errors.md")
+  STORES = variants("store/src/error.rs", "ErrorKind").to_h { |kind| [kind, kind.gsub(/(?<=.)[A-Z]/) { "_#{_1}" }.downcase] }
+  FENCES = variants("store/src/fence.rs", "GuardErrorKind").to_h { |kind| [kind, kind] }
+
+  { "of_store" => STORES, "of_guard" => FENCES }.each do |function, kinds|
+    kinds.each do |kind, name|
+      define_method(:"test_#{function}_#{name}") { assert_equal self.class.codes(function)[kind], ERRORS.fetch(name)[2] }
+    end
+  end
+
+  def test_no_other_errors_are_listed
+    assert_empty ERRORS.keys - STORES.values - FENCES.values
+  end
+
+  def test_figures_and_their_labels
+    telemetry, loss = %w[keeper/src/telemetry.rs keeper/src/loss.rs].map { |path| self.class.read(path) }
+    rows = self.class.rows("docs/events.md")
+    labels = rows.values.flat_map { |cells| cells.last.sub(/\A.*?:/, "").scan(/`(\w+)`/) }
+
+    assert_equal telemetry.scan(/(?:count|measure)!\("(\w+)"/).flatten.uniq.sort, rows.keys.sort
+    assert_equal "#{telemetry}#{loss}".scan(/ => "(\w+)"/).flatten.uniq.sort, labels.flatten.uniq.sort
+  end
+end
