@@ -87,9 +87,8 @@ NOT_ON_MUSL = { "3.3" => %w[signature], "3.4" => %w[arguments signature store] }
 # A child that qemu-user forks from a program with threads, which a store has, gets none of its own: it waits for ever. And
 # what it runs cannot execute a Ruby of its kind, as the tests of interruptions do to lock a file.
 NOT_UNDER_EMULATION = %w[fork_race interruption machine_id_fork store_fork].freeze
-# Those that take longest: the collector's the longer the more is loaded, and the others load much. Each set has a process,
-# and the longest comes first.
-SETS = [%w[gc_stress], %w[documentation signature]].freeze
+# Those that take longest. Each set has a process, and the longest comes first.
+SETS = [BARE, %w[documentation signature]].freeze
 
 def verify_native_gems(platforms)
   platforms.each do |platform|
@@ -119,10 +118,12 @@ def try_native_gem(platform, version, names)
     next if names.empty?
 
     cp_r "test", "#{folder}/suite", verbose: false
+    cp_r MINITEST, "#{folder}/suite/minitest", verbose: false
     cp "bench/ruby_model.rb", "#{folder}/suite/bench", verbose: false
     # The tests that read the sources read those of the gem; what they load comes from where RubyGems has it.
     %w[lib sig].each { |part| ln_s "../home/gems/#{File.basename(gem, ".gem")}/#{part}", "#{folder}/suite", verbose: false }
-    run.("suite", "-w", "-Itest", "-e", "ARGV.each { |name| require File.expand_path(name) }",
+    bare = names == BARE ? [WITH_LITTLE, "-Iminitest", "-Ilib"] : []
+    run.("suite", *bare, "-w", "-Itest", "-e", "ARGV.each { |name| require File.expand_path(name) }",
          *names.map { |name| "test/#{name}_test.rb" })
   end
 end

@@ -6,9 +6,14 @@ desc "Run the tests, with warnings as errors"
 Minitest::TestTask.create(:test) do |task|
   task.libs = %w[. lib test]
   task.warning = true
-  task.test_globs = ["test/*_test.rb"]
+  task.test_globs = Dir["test/*_test.rb"] - BARE.map { |name| "test/#{name}_test.rb" }
 end
-task test: :compile
+task test: %i[compile test:bare]
+
+desc "Run the tests of what the collector does to the native half"
+task "test:bare" => :compile do
+  BARE.each { |name| ruby(WITH_LITTLE, "-w", "-I#{MINITEST}", "-Ilib", "-Itest", "test/#{name}_test.rb") }
+end
 
 desc "Run the tests on servers, which they start for themselves"
 Minitest::TestTask.create("test:servers") do |task|
