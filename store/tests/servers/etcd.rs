@@ -75,7 +75,7 @@ impl EtcdServer {
     /// One that all tests of a process use.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<EtcdServer> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        SHARED.get_or_init(|| Self::start_at(|| Guarded::folder_in_memory("etcd"), &[]))
     }
 
     /// Ends it at once.

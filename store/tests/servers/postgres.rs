@@ -24,7 +24,7 @@ impl Server {
     /// The one that the tests of a program share; each has schemas of its own. The guard ends it with the program.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(&[]))
+        SHARED.get_or_init(|| Self::start_in(Guarded::folder_in_memory("postgres"), &[]))
     }
 
     /// A new one, with settings of its own beside those that matter here; it flushes its log as any other.
