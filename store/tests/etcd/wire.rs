@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, EtcdStore, Renewed, Store};
+use lease_machines_store::{Acquired, Ending, EtcdStore, Opening, Renewed, Store};
 
 use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::etcd::{EtcdServer, namespace};
@@ -99,6 +99,19 @@ fn a_grant_is_two_requests_and_all_else_is_one() {
         drop(block_on(store.history(lease_of.resource.clone(), 9)).unwrap());
     });
     call("list", expected(1, 0, 0), &mut || drop(block_on(store.list(String::new())).unwrap()));
+    let many: Vec<_> = (0..5)
+        .map(|index| format!("job-{index}"))
+        .map(|name| (lease(&name, 1, granted(&store, claim(&name, 1))), ttl))
+        .collect();
+    call("renew_many: each its own", expected(5, 5, 5), &mut || {
+        let answers = block_on(store.renew_many(many.clone())).unwrap();
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Renewed(_)))), "{answers:?}");
+    });
+    let opening = Opening::new(block_on(store.epoch()).unwrap()).with_dead_holders();
+    // It has to see what it ends.
+    call("open_epoch", expected(2, 0, 0), &mut || {
+        assert!(block_on(store.open_epoch(opening.clone())).is_ok());
+    });
 }
 
 #[test]

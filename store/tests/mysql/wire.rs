@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    Acquired, Claimed, Ending, ErrorKind, MysqlStore, PoolClaim, Released, Renewed, SlotRef, Store, Undecided,
+    Acquired, Claimed, Ending, ErrorKind, MysqlStore, Opening, PoolClaim, Released, Renewed, SlotRef, Store,
+    Undecided,
 };
 
 use crate::help::{claim, granted, lease, on_both};
@@ -74,6 +75,9 @@ fn a_decision_is_one_round_trip(kind: Kind) {
         counted("revoke_slot", &|| drop(block_on(store.revoke_slot(pool.clone(), 0, None, None)).unwrap()));
         counted("slots", &|| drop(block_on(store.slots(pool.clone())).unwrap()));
         counted("resize_pool", &|| assert!(block_on(store.resize_pool(pool.clone(), 5)).is_ok()));
+        counted("prune", &|| assert!(block_on(store.prune(LONG)).is_ok()));
+        let opening = Opening::new(block_on(store.epoch()).unwrap()).with_dead_holders();
+        counted("open_epoch", &|| assert!(block_on(store.open_epoch(opening.clone())).is_ok()));
         trips
     };
     let _ = call("warm", 1);

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use lease_machines::OwnerId;
-use lease_machines_store::{Claimed, Ending, PoolClaim, RedisStore, Renewed, Resized, SlotRef, Store};
+use lease_machines_store::{
+    Claimed, Ending, Opening, PoolClaim, RedisStore, Renewed, Resized, SlotRef, Store,
+};
 
 use crate::common::{TTL, block_on, claim, granted, lease, name};
 use crate::proxy::Proxy;
 use crate::servers::redis::{FORGETFUL, RedisServer};
+
+/// How many hashes a store is spread over.
+const BUCKETS: usize = 1_024;
 
 fn through(proxy: &Proxy) -> RedisStore {
     let store = RedisStore::open(&format!("redis://127.0.0.1:{}", proxy.port)).unwrap();
@@ -51,6 +56,24 @@ fn every_decision_is_one_request() {
     });
     one("revoke a slot", &mut || drop(block_on(store.revoke_slot(name("ids"), 1, None, None)).unwrap()));
     one("resize", &mut || assert_eq!(block_on(store.resize_pool(name("ids"), 8)).unwrap(), Resized::Resized));
+    let opening = Opening::new(block_on(store.epoch()).unwrap()).with_dead_holders();
+    one("open an epoch", &mut || {
+        assert_ne!(block_on(store.open_epoch(opening.clone())).unwrap(), held.epoch.unwrap())
+    });
+    // The whole store is in no single place: each bucket is asked, many of them before the first answer.
+    let all = |what: &str, requests: usize, ask: &mut dyn FnMut()| {
+        proxy.clear();
+        ask();
+        assert_eq!(proxy.requests(), vec!["EVALSHA"; requests], "{what}");
+        assert!(proxy.pieces() < requests / 4, "{what}: in {} pieces", proxy.pieces());
+    };
+    all("list", BUCKETS, &mut || drop(block_on(store.list(String::new())).unwrap()));
+    all("prune, which raises each one's floor first", 2 * BUCKETS, &mut || {
+        assert!(block_on(store.prune(TTL)).is_ok())
+    });
+    proxy.clear();
+    assert!(block_on(store.epoch()).is_ok());
+    assert_eq!(proxy.requests(), ["HGET"]);
 }
 
 #[test]
