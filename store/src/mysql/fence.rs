@@ -47,6 +47,15 @@ impl MysqlFence {
         "CALL lease_fence_pass_1(?,?,?,?,?)"
     }
 
+    /// The strict half as one statement for any driver, to be sent behind [`guard_sql`](Self::guard_sql) in the same
+    /// transaction of a session at `READ COMMITTED`, where the leases are in this database: the resource, the token, the owner
+    /// and the epoch, as the bits of signed numbers. The database itself fails it (SQLSTATE `LF…`) where the lease is not the
+    /// latest committed grant.
+    #[must_use]
+    pub const fn strict_sql() -> &'static str {
+        "CALL lease_fence_strict_1(?,?,?,?)"
+    }
+
     /// Creates the marks where they are missing. It commits what is open on that connection.
     ///
     /// # Errors
@@ -88,7 +97,7 @@ impl MysqlFence {
         if !Self::is_strict(transaction, lease, mode, looked()).await? {
             return Ok(GuardKind::Plain);
         }
-        transaction.exec_drop("CALL lease_fence_strict_1(?,?,?,?)", looked()).await.map_err(refused)?;
+        transaction.exec_drop(Self::strict_sql(), looked()).await.map_err(refused)?;
         Ok(GuardKind::Strict)
     }
 

@@ -59,6 +59,15 @@ impl PostgresFence {
         format!("SELECT {}.lease_fence_pass_1($1,$2,$3,$4,$5)", self.schema)
     }
 
+    /// The strict half as one statement for any driver, to be sent behind [`guard_sql`](Self::guard_sql) in the same
+    /// transaction, at READ COMMITTED, where the leases are in this schema: `$1` the resource (bytea), `$2` the token, `$3` the
+    /// owner and `$4` the epoch, as the bits of signed numbers (bigint). The database itself fails it (SQLSTATE `LF…`) where the
+    /// lease is not the latest committed grant.
+    #[must_use]
+    pub fn strict_sql(&self) -> String {
+        format!("SELECT {}.lease_fence_strict_1($1,$2,$3,$4)", self.schema)
+    }
+
     /// Creates the marks where they are missing.
     ///
     /// # Errors
@@ -108,10 +117,9 @@ impl PostgresFence {
             return Ok(GuardKind::Plain);
         }
         let believed = lease.epoch.map_or(0, |epoch| epoch.value() as i64);
-        let text = format!("SELECT {}.lease_fence_strict_1($1,$2,$3,$4)", self.schema);
         let looked: [(&(dyn ToSql + Sync), Type); 4] =
             [(&resource, Type::BYTEA), (&shown, Type::INT8), (&owner, Type::INT8), (&believed, Type::INT8)];
-        transaction.query_typed(&text, &looked).await.map_err(refused)?;
+        transaction.query_typed(&self.strict_sql(), &looked).await.map_err(refused)?;
         Ok(GuardKind::Strict)
     }
 

@@ -12,6 +12,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, IsolationLevel, TxOpts};
 
 use crate::help::{claim, granted, lease, on_both};
+use crate::page::sql_under;
 use crate::servers::mysql::{Kind, Server, runtime, say};
 
 /// A database with a store and marks, and a table to guard.
@@ -67,6 +68,7 @@ async fn pass(conn: &mut Conn, lease: &LeaseRef, mode: GuardMode) -> Result<Guar
 on_both! {
     an_older_token_is_refused_and_an_equal_one_of_another_owner_is_rewound
     the_text_alone_makes_the_database_fail_the_write
+    the_page_says_what_the_database_does
     a_guard_outside_of_a_transaction_is_refused
     guarded_transactions_follow_each_other_at_every_isolation
     a_paused_writer_holds_the_next_one_up_for_a_while_and_no_longer
@@ -119,6 +121,22 @@ fn the_text_alone_makes_the_database_fail_the_write(kind: Kind) {
     let Error::Server(told) = server.try_sql(&database, &write(6)).unwrap_err() else { panic!("passed") };
     assert_eq!((told.code, told.state.as_str()), (45_102, "LF002"));
     assert_eq!(server.sql(&database, "SELECT writer FROM data"), ["7"]);
+}
+
+fn the_page_says_what_the_database_does(kind: Kind) {
+    let (database, _) = set_up(kind);
+    let server = Server::shared(kind);
+    server.sql(&database, "CREATE TABLE stock AS SELECT 'bolt' AS item, 9 AS count");
+    let blocks = sql_under("MySQL and MariaDB");
+    assert_eq!(blocks.len(), 3);
+    for (block, code) in blocks {
+        let failed = server.try_sql(&database, block).err().map(|error| match error {
+            Error::Server(told) => told.state,
+            other => panic!("{other}"),
+        });
+        assert_eq!(failed.as_deref(), code, "{block}");
+    }
+    assert_eq!(server.sql(&database, "SELECT count FROM stock"), ["8"]);
 }
 
 fn a_guard_outside_of_a_transaction_is_refused(kind: Kind) {

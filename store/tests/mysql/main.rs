@@ -13,6 +13,8 @@ mod fence;
 mod help;
 mod hostile;
 mod marks;
+#[path = "../common/page.rs"]
+mod page;
 mod setup;
 mod slots;
 mod tls;

@@ -11,6 +11,7 @@ use lease_machines_store::{
 use tokio_postgres::{Client, IsolationLevel};
 
 use crate::help::{claim, granted, lease};
+use crate::page::sql_under;
 use crate::servers::postgres::{Server, runtime};
 
 /// A schema with a store and marks, and a table to guard.
@@ -101,6 +102,25 @@ fn the_text_alone_makes_the_database_fail_the_write() {
     // By plain SQL, too, it belongs to no savepoint.
     let error = server.try_sql("postgres", &format!("BEGIN; SAVEPOINT part; {}; COMMIT", guard(8)));
     assert_eq!(error.unwrap_err().code().unwrap().code(), "LF004");
+}
+
+#[test]
+fn the_page_says_what_the_database_does() {
+    let (schema, _, _) = set_up();
+    let server = Server::shared();
+    server.sql(&format!("CREATE TABLE {schema}.stock AS SELECT 'bolt' AS item, 9 AS count"));
+    let blocks = sql_under("PostgreSQL");
+    assert_eq!(blocks.len(), 3);
+    for (block, code) in blocks {
+        let block = block.replace("lease_machines.", &format!("{schema}."));
+        let outcome = server.try_sql("postgres", &format!("SET search_path = {schema}; {block}"));
+        assert_eq!(
+            outcome.err().map(|error| error.code().unwrap().code().to_owned()).as_deref(),
+            code,
+            "{block}"
+        );
+    }
+    assert_eq!(server.sql(&format!("SELECT count FROM {schema}.stock")), ["8"]);
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod history;
 mod hostile;
 mod marks;
 mod mutants;
+#[path = "../common/page.rs"]
+mod page;
 mod pooler;
 mod setup;
 mod slots;
