@@ -10,7 +10,7 @@ use std::time::Duration;
 use lease_machines::SlotRange;
 
 use super::super::context::{Context, Outcome, told};
-use super::super::linear::{Seen, Sequential, search};
+use super::super::linear::{Seen, Sequential, explained, search};
 use super::super::random::{Random, seed};
 use super::super::subject::Need;
 use super::super::{Case, block_on, case};
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
     case("8 clients of one pool on a bad network see one history", Need::Slots, faulty),
 ];
 
-const ROUNDS: u64 = 4;
+const ROUNDS: u32 = 4;
 const SIZE: u32 = 5;
 
 type Saw = Seen<Op, Said>;
@@ -39,7 +39,9 @@ fn faulty(context: &Context<'_>) -> Outcome<()> {
 }
 
 fn rounds(context: &Context<'_>, clients: u64, calls: u64, faulty: bool) -> Outcome<()> {
-    for round in 0..ROUNDS {
+    let mut round = 0;
+    explained(ROUNDS, || {
+        round += 1;
         let seed = seed()?.wrapping_add(round);
         let fixture = context.subject.fresh().map_err(told)?;
         let context = Context::new(context.subject, fixture);
@@ -60,9 +62,8 @@ fn rounds(context: &Context<'_>, clients: u64, calls: u64, faulty: bool) -> Outc
         for seen in histories {
             history.extend(seen?);
         }
-        search(&history, PoolModel::of(SIZE)).map_err(|error| format!("seed {seed}: {error}"))?;
-    }
-    Ok(())
+        search(&history, PoolModel::of(SIZE)).map_err(|error| format!("seed {seed}: {error}"))
+    })
 }
 
 /// What one client does: mostly what a holder does.
