@@ -310,7 +310,7 @@ impl PostgresFence {
     ///
     /// # Errors
     ///
-    /// As [`look`](Self::look).
+    /// As [`look`](Self::look); [`Busy`](GuardErrorKind::Busy) where a guarded transaction was in the way for 5 s.
     pub async fn prune(&self, client: &mut Client, older_than: Duration) -> Result<u64, GuardError> {
         let text = "WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now), \
              old AS (SELECT m.store, m.resource, m.slot, m.token FROM {schema}.lease_fence AS m, clock \
@@ -322,7 +322,13 @@ impl PostgresFence {
             .replace("{schema}", &self.schema);
         let span = i64::try_from(older_than.as_micros()).unwrap_or(i64::MAX);
         let error = |error| database("pruning marks", error);
-        let rows = client.query_typed(&text, &[(&span, Type::INT8)]).await.map_err(error)?;
+        // Guards of transactions that see only what they began with lock the floor to their end. Whoever waits for one of
+        // them holds up the guards of all marks that are to go, so not for long.
+        let level = IsolationLevel::ReadCommitted;
+        let transaction = client.build_transaction().isolation_level(level).start().await.map_err(error)?;
+        transaction.batch_execute("SET LOCAL lock_timeout = '5s'").await.map_err(error)?;
+        let rows = transaction.query_typed(&text, &[(&span, Type::INT8)]).await.map_err(error)?;
+        transaction.commit().await.map_err(error)?;
         let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(error)?;
         Ok(u64::try_from(count).unwrap_or(0))
     }

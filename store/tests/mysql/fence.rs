@@ -103,6 +103,18 @@ fn an_older_token_is_refused_and_an_equal_one_of_another_owner_is_rewound(kind: 
         assert_eq!(MysqlFence::prune(&mut conn, Duration::ZERO).await.unwrap(), 1);
         let error = pass(&mut conn, &shown(1, 1), GuardMode::Auto).await.unwrap_err();
         assert!(matches!(error.kind(), GuardErrorKind::StaleToken { .. }), "below the floor: {error}");
+        // A mark of its own is not subject to the floor, which another one has raised above it.
+        let (kept, unseen) = (key().in_slot(1), key().in_slot(2));
+        MysqlFence::advance(&mut conn, &kept, &shown(3, 3)).await.unwrap();
+        MysqlFence::advance(&mut conn, &key(), &shown(5, 5)).await.unwrap();
+        say(&mut conn, "UPDATE lease_fence SET at = 0 WHERE slot = 0").await.unwrap();
+        assert_eq!(MysqlFence::prune(&mut conn, Duration::from_secs(3600)).await.unwrap(), 1);
+        MysqlFence::advance(&mut conn, &kept, &shown(3, 3)).await.unwrap();
+        for forgotten in [key(), unseen] {
+            let error = MysqlFence::advance(&mut conn, &forgotten, &shown(4, 4)).await.unwrap_err();
+            let expected = GuardErrorKind::StaleToken { held: token(4), highest: token(5) };
+            assert_eq!(error.kind(), expected, "{error}");
+        }
         // A refused guard changes nothing about how long the connection waits.
         let patience = say(&mut conn, "SELECT @@SESSION.innodb_lock_wait_timeout").await.unwrap();
         assert_eq!(patience, ["50"]);

@@ -59,7 +59,7 @@ async fn pass(
 
 #[test]
 fn an_older_token_is_refused_and_an_equal_one_of_another_owner_is_rewound() {
-    let (_, _, fence) = set_up();
+    let (schema, _, fence) = set_up();
     runtime().block_on(async {
         let mut client = connect().await;
         fence.advance(&mut client, &key(), &shown(5, 5)).await.unwrap();
@@ -83,6 +83,19 @@ fn an_older_token_is_refused_and_an_equal_one_of_another_owner_is_rewound() {
         assert_eq!(fence.prune(&mut client, Duration::ZERO).await.unwrap(), 1);
         let error = pass(&fence, &mut client, &shown(1, 1), GuardMode::Auto).await.unwrap_err();
         assert!(matches!(error.kind(), GuardErrorKind::StaleToken { .. }), "below the floor: {error}");
+        // A mark of its own is not subject to the floor, which another one has raised above it.
+        let (kept, unseen) = (key().in_slot(1), key().in_slot(2));
+        fence.advance(&mut client, &kept, &shown(3, 3)).await.unwrap();
+        fence.advance(&mut client, &key(), &shown(5, 5)).await.unwrap();
+        let old = format!("UPDATE {schema}.lease_fence SET at = 0 WHERE slot = 0");
+        client.batch_execute(&old).await.unwrap();
+        assert_eq!(fence.prune(&mut client, Duration::from_secs(3600)).await.unwrap(), 1);
+        fence.advance(&mut client, &kept, &shown(3, 3)).await.unwrap();
+        for forgotten in [key(), unseen] {
+            let error = fence.advance(&mut client, &forgotten, &shown(4, 4)).await.unwrap_err();
+            let expected = GuardErrorKind::StaleToken { held: token(4), highest: token(5) };
+            assert_eq!(error.kind(), expected, "{error}");
+        }
     });
 }
 
@@ -169,6 +182,37 @@ fn a_paused_writer_holds_the_next_one_up_for_a_while_and_no_longer() {
         paused.commit().await.unwrap();
         pass(&fence, &mut new, &shown(2, 2), GuardMode::Plain).await.unwrap();
     });
+}
+
+/// What was pruned after a transaction began is gone for its guard, which may not see the floor that was raised instead.
+#[test]
+fn a_mark_that_was_pruned_since_a_transaction_began_still_refuses() {
+    for level in [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable]
+    {
+        // The floor of a named store is made by its first prune.
+        for key in [key(), key().in_store("named")] {
+            let (_, _, fence) = set_up();
+            runtime().block_on(async {
+                let (mut old, mut new) = (connect().await, connect().await);
+                let begun = old.build_transaction().isolation_level(level).start().await.unwrap();
+                begun.query_typed("SELECT count(*) FROM pg_class", &[]).await.unwrap();
+                fence.advance(&mut new, &key, &shown(2, 2)).await.unwrap();
+                assert_eq!(fence.prune(&mut new, Duration::ZERO).await.unwrap(), 1);
+                let error = fence.guard(&begun, &key, &shown(1, 1), GuardMode::Plain).await.unwrap_err();
+                let expected = match level {
+                    IsolationLevel::ReadCommitted => {
+                        matches!(error.kind(), GuardErrorKind::StaleToken { .. })
+                    }
+                    _ => error.kind() == GuardErrorKind::Serialization,
+                };
+                assert!(expected, "{level:?}: {error}");
+                drop(begun);
+                let again = old.build_transaction().isolation_level(level).start().await.unwrap();
+                let error = fence.guard(&again, &key, &shown(1, 1), GuardMode::Plain).await.unwrap_err();
+                assert!(matches!(error.kind(), GuardErrorKind::StaleToken { .. }), "{level:?}: {error}");
+            });
+        }
+    }
 }
 
 #[test]

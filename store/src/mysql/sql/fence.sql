@@ -59,8 +59,10 @@ BEGIN
     INSERT INTO lease_fence VALUES (p_store, p_resource, p_slot, 0, 0, wall) ON DUPLICATE KEY UPDATE at = wall;
     SELECT m.token, m.owner INTO m_token, m_owner FROM lease_fence AS m
     WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot FOR UPDATE;
-    -- After the write: a mark that is being pruned has raised the floor by then.
-    SELECT f.token INTO lowest FROM lease_fence_floor AS f WHERE f.store = p_store LOCK IN SHARE MODE;
+    -- One that was not there may have been pruned. After the write: one that is being pruned has raised the floor by then.
+    IF m_token = 0 THEN
+        SELECT f.token INTO lowest FROM lease_fence_floor AS f WHERE f.store = p_store LOCK IN SHARE MODE;
+    END IF;
     SET SESSION innodb_lock_wait_timeout = patience;
     IF p_token < GREATEST(m_token, lowest) THEN
         SET told = CONCAT('lease fence: stale token, the highest seen is ', GREATEST(m_token, lowest));

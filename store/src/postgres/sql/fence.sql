@@ -17,6 +17,9 @@ CREATE TABLE IF NOT EXISTS {schema}.lease_fence_floor (
     token bigint NOT NULL
 );
 
+-- The floor of the only store is there from the start: of two guards that both had to make it, one would fail.
+INSERT INTO {schema}.lease_fence_floor VALUES ('', 0) ON CONFLICT DO NOTHING;
+
 CREATE TABLE IF NOT EXISTS {schema}.lease_fence_log (
     at bigint NOT NULL,
     store text NOT NULL,
@@ -38,6 +41,7 @@ DECLARE
     waits_longer boolean := own = '0' OR own::interval > interval '5 seconds';
     wall bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     mark {schema}.lease_fence;
+    is_new boolean;
     written xid;
 BEGIN
     IF p_token < 1 OR p_token > wall + 31536000000000 THEN
@@ -48,7 +52,9 @@ BEGIN
     END IF;
     INSERT INTO {schema}.lease_fence AS m VALUES (p_store, p_resource, p_slot, p_token, p_owner, wall)
     ON CONFLICT (store, resource, slot) DO UPDATE SET token = excluded.token, owner = excluded.owner, at = excluded.at
-    WHERE m.token < excluded.token OR (m.token = excluded.token AND m.owner IN (excluded.owner, 0));
+    WHERE m.token < excluded.token OR (m.token = excluded.token AND m.owner IN (excluded.owner, 0))
+    -- A mark that was there has been locked by this statement, and its new version still says so.
+    RETURNING m.xmax = 0 INTO is_new;
     IF NOT FOUND THEN
         SELECT * INTO mark FROM {schema}.lease_fence AS m
         WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot;
@@ -63,12 +69,20 @@ BEGIN
     IF written <> pg_current_xact_id()::xid THEN
         RAISE EXCEPTION 'lease fence: inside a savepoint' USING ERRCODE = 'LF004';
     END IF;
+    -- A transaction that sees what was committed when it began, and no more, would miss the floor of a mark that was pruned
+    -- since. So it locks the floor, which fails where there is a newer one.
+    IF is_new AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        INSERT INTO {schema}.lease_fence_floor VALUES (p_store, 0) ON CONFLICT DO NOTHING;
+        PERFORM FROM {schema}.lease_fence_floor AS f WHERE f.store = p_store FOR SHARE;
+    END IF;
     IF waits_longer THEN
         PERFORM set_config('lock_timeout', own, true);
     END IF;
-    -- After the write: a mark that is being pruned has raised the floor by then.
-    SELECT f.token INTO mark.token FROM {schema}.lease_fence_floor AS f WHERE f.store = p_store;
-    IF p_token < mark.token THEN
-        RAISE EXCEPTION 'lease fence: stale token' USING ERRCODE = 'LF002', DETAIL = mark.token::text;
+    -- One that was not there may have been pruned. After the write: one that is being pruned has raised the floor by then.
+    IF is_new THEN
+        SELECT f.token INTO mark.token FROM {schema}.lease_fence_floor AS f WHERE f.store = p_store;
+        IF p_token < mark.token THEN
+            RAISE EXCEPTION 'lease fence: stale token' USING ERRCODE = 'LF002', DETAIL = mark.token::text;
+        END IF;
     END IF;
 END $lease$;
