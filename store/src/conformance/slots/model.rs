@@ -202,7 +202,9 @@ impl PoolModel {
         let asked = |kept: &Kept| kept.asker.is_some_and(|(asker, _)| asker == wish.owner);
         let own = self.slots.iter().position(asked).and_then(|slot| u16::try_from(slot).ok());
         if let Some(slot) = own {
-            let recorded = self.kept(slot).and_then(|kept| kept.asker).map_or(0, |(_, attempt)| attempt);
+            // Also where that slot was cut off: who asked for it is still remembered.
+            let kept = self.slots.get(usize::from(slot));
+            let recorded = kept.and_then(|kept| kept.asker).map_or(0, |(_, attempt)| attempt);
             if wish.attempt <= recorded {
                 return self.echo(slot, wish.owner, now);
             }

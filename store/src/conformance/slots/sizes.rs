@@ -63,6 +63,11 @@ fn resize(context: &Context<'_>) -> Outcome<()> {
     ensure!(set(2)? == Resized::Resized, "the third is free");
     let gone = super::not_renewed(context.renew_slot(&third)?)?;
     ensure!(gone.reason == Rejection::Vacant, "a slot beyond the pool: {gone:?}");
+    let double = kind(block_on(context.store().claim_slot(context.slot_claim(3)?)))?;
+    ensure!(
+        double == ErrorKind::Superseded,
+        "a late double of who had what was cut off was answered {double:?}"
+    );
     let gone = super::super::context::not_released(context.withdraw_slot(3)?)?;
     ensure!(gone.reason == Rejection::Vacant, "whose slot was cut off has none to withdraw from: {gone:?}");
     let answer = context.revoke_slot(1, None)?;
