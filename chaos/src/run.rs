@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use lease_machines_store::{ResourceName, Store};
+use lease_machines_store::{Answer, ResourceName, Store, Undecided};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -220,10 +220,7 @@ pub(crate) async fn look_back(target: &dyn Engine, names: BTreeSet<String>) -> R
         tasks.spawn(async move {
             let _one = at_once.acquire().await.map_err(|error| error.to_string())?;
             let resource = ResourceName::new(&name).map_err(|error| error.to_string())?;
-            let entries = store
-                .history(resource, REMEMBERED)
-                .await
-                .map_err(|error| format!("looking back: {error}"))?;
+            let entries = patiently(|| store.history(resource.clone(), REMEMBERED)).await?;
             let holds = entries
                 .iter()
                 .map(|entry| Hold {
@@ -243,6 +240,20 @@ pub(crate) async fn look_back(target: &dyn Engine, names: BTreeSet<String>) -> R
         lines.extend(line?);
     }
     Ok(lines)
+}
+
+/// Asks until there is an answer, for up to a minute: a server that was killed at the end may still be reading its data.
+pub(crate) async fn patiently<'a, T>(ask: impl Fn() -> Answer<'a, T>) -> Result<T, String> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.undecided() == Undecided::Refused || Instant::now() > until => {
+                return Err(format!("looking back: {error}"));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
 }
 
 pub(crate) fn micros(at: SystemTime) -> u64 {

@@ -15,6 +15,7 @@ use crate::engine::{REMEMBERED, Server};
 use crate::history::now;
 use crate::random::Random;
 use crate::record::Recorder;
+use crate::run::patiently;
 
 /// How many processes sleep through the end of their lease at a time, and for how much longer than it can last.
 const OVERSLEEPING: usize = 12;
@@ -102,12 +103,11 @@ impl StoreClock<'_> {
 
 /// When each lease on a slot ended, as the store remembers it.
 async fn look_back(store: &dyn Store) -> Result<Holds, String> {
-    let told = |error: StoreError| format!("looking back: {error}");
     let mut holds = Holds::new();
-    for slot in store.slots(pool()).await.map_err(told)?.slots {
+    for slot in patiently(|| store.slots(pool())).await?.slots {
         let name =
             ResourceName::new(format!("{}#{}", pool(), slot.slot)).map_err(|error| error.to_string())?;
-        for entry in store.history(name, REMEMBERED).await.map_err(told)? {
+        for entry in patiently(|| store.history(name.clone(), REMEMBERED)).await? {
             let ends = crate::run::micros(entry.ends_at);
             holds.insert((slot.slot, entry.token.value()), (ends, format!("{:?}", entry.outcome)));
         }
