@@ -23,7 +23,7 @@ pub(crate) use slot::{
     Course, SlotRow, core_claim, course, release as release_slot, renew as renew_slot, revoke as revoke_slot,
     take, unclaimed, wall, withdraw as withdraw_slot,
 };
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "etcd"))]
 pub(crate) use standing::EARLIEST_MICROS;
 #[cfg(feature = "_server")]
 pub(crate) use standing::LEAP;

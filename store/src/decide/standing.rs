@@ -12,7 +12,7 @@ pub(crate) const MAX_TOKEN: u64 = i64::MAX as u64;
 
 /// No store is set up, and no epoch opened, by a clock that stands before this: 2026-01-01, in microseconds. Its first
 /// tokens would lie below those of a store that it replaces.
-#[cfg(any(feature = "sqlite", feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis", feature = "etcd"))]
 pub(crate) const EARLIEST_MICROS: u64 = 1_767_225_600_000_000;
 
 /// How far a new epoch's tokens lie above those of the old one that are known: there may be others, which are lost.

@@ -84,7 +84,7 @@ fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
         SqlState::DISK_FULL => (ErrorKind::Storage, "its disk is full, make room: "),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => (ErrorKind::Damaged, ""),
         _ if is_too_strict(code) => (ErrorKind::Configuration, TOO_STRICT),
-        // The function that opens an epoch, before a clock that is wrong.
+        // A clock that nobody has set, by which no epoch is opened.
         _ if code.code() == "LM001" => (ErrorKind::Configuration, ""),
         _ => match code.code().get(..2) {
             Some("42" | "22" | "23") => (ErrorKind::Schema, SHAPE),

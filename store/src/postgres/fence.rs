@@ -233,7 +233,9 @@ impl PostgresFence {
         let limit = limit.map_or_else(String::new, |limit| {
             format!("; SET LOCAL statement_timeout = {}", limit.as_millis().max(1))
         });
-        let settings = format!("SET LOCAL synchronous_commit = on{limit}");
+        // That a standby was not waited for is said by a warning alone.
+        let settings =
+            format!("SET LOCAL synchronous_commit = on; SET LOCAL client_min_messages = warning{limit}");
         transaction.batch_execute(&settings).await.map_err(error)?;
         self.guard(&transaction, key, lease, GuardMode::Auto).await?;
         transaction.commit().await.map_err(|error| database("committing", error))

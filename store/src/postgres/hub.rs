@@ -76,17 +76,10 @@ impl Hub {
                 self.pool.put_back(taken);
                 Err(failed(&target.place, "deciding", error))
             }
-            Ok(Ok(_)) if taken.link.is_unsynced() => {
-                self.pool.put_back(taken);
-                let message = format!(
-                    "{} has decided, but did not wait for the standbys that it was set to wait for",
-                    target.place
-                );
-                Err(StoreError::new(ErrorKind::Unreachable, message))
-            }
             Ok(Ok(rows)) => {
+                let synced = taken.link.synced(&target.place);
                 self.pool.put_back(taken);
-                Ok(rows)
+                synced.map(|()| rows)
             }
         }
     }
@@ -113,6 +106,7 @@ impl Hub {
         ))
     }
 
+    /// Whatever becomes of it, the decision for which it is done was not made.
     async fn settle(&self, until: Instant, epoch: Epoch) -> Result<(), StoreError> {
         let settled = timeout_at(until, async {
             let taken = self.take().await?;
@@ -120,13 +114,13 @@ impl Hub {
             self.pool.put_back(taken);
             Ok(())
         });
-        settled.await.unwrap_or_else(|_| {
+        let settled = settled.await.unwrap_or_else(|_| {
             Err(StoreError::new(
                 ErrorKind::Unreachable,
                 format!("{} did not open an epoch in time", self.target.place),
-            )
-            .nothing_changed())
-        })
+            ))
+        });
+        settled.map_err(StoreError::nothing_changed)
     }
 
     /// A decision on a caller's lease. Its token may show that history was lost: a new epoch is opened then, before the

@@ -70,7 +70,8 @@ impl Link {
             ));
         }
         if !greeting.same_history {
-            link.settle(target, greeting.epoch).await?;
+            // Whatever becomes of that, what the connection was made for was not asked.
+            link.settle(target, greeting.epoch).await.map_err(StoreError::nothing_changed)?;
         }
         Ok(link)
     }
@@ -186,7 +187,7 @@ impl Link {
         self.open_epoch(target, epoch, 0, false).await.map(drop)
     }
 
-    /// Says in which epoch the store is then.
+    /// Says in which epoch the store is then, also where another has opened it meanwhile, once that is where it has to be.
     pub(super) async fn open_epoch(
         &self,
         target: &Target,
@@ -208,6 +209,7 @@ impl Link {
             .ask(target, Call::OpenEpoch, parameters, target.options.limits.timeout)
             .await
             .map_err(|error| failed(&target.place, "opening an epoch", error))?;
+        self.synced(&target.place)?;
         let bits = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
         answer::epoch(&target.place, bits.unwrap_or(0))
     }
@@ -270,9 +272,18 @@ impl Link {
         rows.and_then(|rows| ended.map(|_| rows))
     }
 
-    /// The last answer is not where the server was set to have it before it answers.
-    pub(super) fn is_unsynced(&self) -> bool {
-        self.unsynced.load(Ordering::Acquire)
+    /// Whether the last answer is where the server was set to have it before it answers.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](ErrorKind::Unreachable), and so *unknown*, where it is not.
+    pub(super) fn synced(&self, place: &Place) -> Result<(), StoreError> {
+        if !self.unsynced.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let message =
+            format!("{place} has decided, but did not wait for the standbys that it was set to wait for");
+        Err(StoreError::new(ErrorKind::Unreachable, message))
     }
 }
 

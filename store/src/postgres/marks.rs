@@ -53,10 +53,8 @@ impl PostgresMarks {
                     link.cut();
                     return Err(StoreError::new(ErrorKind::Unreachable, late()));
                 };
-                if done.is_ok() && link.is_unsynced() {
-                    let message =
-                        format!("{place} did not wait for the standbys that it was set to wait for");
-                    return Err(StoreError::new(ErrorKind::Unreachable, message));
+                if done.is_ok() {
+                    link.synced(place)?;
                 }
                 Ok(done.map_err(|error| placed(error, place)))
             })

@@ -5,6 +5,7 @@ use tokio_postgres::types::Type;
 
 use super::failure::failed;
 use super::link::{Link, Target};
+use crate::decide::EARLIEST_MICROS;
 use crate::{ErrorKind, Migration, StoreError};
 
 /// The version of the tables that this program writes. A later version that still admits programs of this one
@@ -51,7 +52,10 @@ pub(super) fn migration(quoted_schema: &str) -> String {
          {FIRST}\nCOMMIT;\n\n{GRANTS}"
     );
     let script = PARTS.iter().fold(script, |text, (name, part)| text.replace(name, part));
-    script.replace("{schema}", quoted_schema).replace("{version}", &VERSION.to_string())
+    script
+        .replace("{schema}", quoted_schema)
+        .replace("{version}", &VERSION.to_string())
+        .replace("{earliest}", &EARLIEST_MICROS.to_string())
 }
 
 /// What a new connection looks at: its tag, who may use the tables, the epoch, and whether the server's history is the

@@ -71,6 +71,9 @@ impl PostgresStore {
     /// A connection of the program's own, which it drives. No statement is given a name on it, since nobody here knows
     /// who stands between. Once it is closed, every call is *not done*.
     ///
+    /// The server's warnings come to whoever drives it. So where a commit's wait for a standby is cancelled
+    /// (`synchronous_standby_names`), its answer counts all the same.
+    ///
     /// # Errors
     ///
     /// [`Configuration`](crate::ErrorKind::Configuration) for options out of range.

@@ -12,6 +12,17 @@ CREATE OR REPLACE FUNCTION {schema}.lease_clock_1() RETURNS bigint LANGUAGE sql 
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $lease$;
 
+-- The same for an epoch, whose first tokens lie above it: refused where nobody has set the clock.
+CREATE OR REPLACE FUNCTION {schema}.lease_set_clock_1() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $lease$
+DECLARE
+    wall CONSTANT bigint := {schema}.lease_clock_1();
+BEGIN
+    IF wall < {earliest} THEN
+        RAISE EXCEPTION 'the clock of this server stands before 2026: no epoch is opened' USING ERRCODE = 'LM001';
+    END IF;
+    RETURN wall;
+END $lease$;
+
 -- Changes when a server is promoted, or set back to an earlier time.
 CREATE OR REPLACE FUNCTION {schema}.lease_timeline_1() RETURNS integer LANGUAGE sql VOLATILE AS $lease$
     SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
@@ -121,17 +132,26 @@ BEGIN
     END LOOP;
 END $lease$;
 
--- What is told must be on the disk before it is told, however lax the server is set; what was only looked at need not.
+-- What is told must be on the disk before it is told, however lax the server is set. What others have committed is on this
+-- server's disk before it is seen; so a decision that changed nothing need not wait for that.
+--
+-- Where commits wait for standbys, each decision does, also one that changed nothing: it may repeat a grant, or name one, that
+-- is seen here although no standby has it, since the wait of its commit was cancelled, or the server crashed meanwhile.
 --
 -- It answers what it was asked, so that it can be called by an assignment: PERFORM would run it as a query.
 CREATE OR REPLACE FUNCTION {schema}.lease_durable_1(INOUT wrote boolean) LANGUAGE plpgsql AS $lease$
 DECLARE
     setting text;
+    alone CONSTANT boolean := current_setting('synchronous_standby_names') = '';
 BEGIN
-    IF NOT wrote THEN
+    IF alone AND NOT wrote THEN
         setting := set_config('synchronous_commit', 'off', true);
     ELSIF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         setting := set_config('synchronous_commit', 'on', true);
+    END IF;
+    -- That the wait was cancelled is said by a warning alone.
+    IF NOT alone AND current_setting('client_min_messages') = 'error' THEN
+        setting := set_config('client_min_messages', 'warning', true);
     END IF;
 END $lease$;
 
@@ -669,10 +689,7 @@ BEGIN
     IF s.epoch <> p_instead THEN
         RETURN s.epoch;
     END IF;
-    wall := {schema}.lease_clock_1();
-    IF wall < 1767225600000000 THEN
-        RAISE EXCEPTION 'the clock of this server stands before 2026: no epoch is opened' USING ERRCODE = 'LM001';
-    END IF;
+    wall := {schema}.lease_set_clock_1();
     SELECT greatest(
         s.floor, (SELECT f.floor FROM {schema}.lease_floor AS f), coalesce(max(t.last_issued), 0),
         (SELECT coalesce(max(o.last_issued), 0) FROM {schema}.lease_slot AS o))
