@@ -50,20 +50,30 @@ impl Hub {
         call: Call,
         parameters: Vec<Parameter>,
     ) -> Result<Vec<Row>, StoreError> {
+        self.ask_soon(until, until, call, parameters).await
+    }
+
+    /// The same, where neither a connection nor a lock is waited for beyond `soon`. The answer still is, until `until`.
+    pub(super) async fn ask_soon(
+        &self,
+        soon: Instant,
+        until: Instant,
+        call: Call,
+        parameters: Vec<Parameter>,
+    ) -> Result<Vec<Row>, StoreError> {
         let target = &self.target;
+        let begun = Instant::now();
         let late = || {
-            let timeout = target.options.limits.timeout;
-            StoreError::new(
-                ErrorKind::Busy,
-                format!("{} could not be asked within {timeout:?}", target.place),
-            )
+            let left = soon.saturating_duration_since(begun);
+            let message = format!("{} could not be asked within the {left:?} that were left", target.place);
+            StoreError::new(ErrorKind::Busy, message)
         };
         // A connection that is free is had at once, also when it is too late to ask.
-        if until <= Instant::now() {
+        if soon <= Instant::now() {
             return Err(late());
         }
-        let taken = timeout_at(until, self.take()).await.map_err(|_| late())??;
-        let left = until.saturating_duration_since(Instant::now());
+        let taken = timeout_at(soon, self.take()).await.map_err(|_| late())??;
+        let left = soon.saturating_duration_since(Instant::now());
         match timeout_at(until, taken.link.ask(target, call, parameters, left)).await {
             // Its answer may still come: nobody else must take it for theirs.
             Err(_) => {
@@ -240,6 +250,6 @@ impl Hub {
     }
 }
 
-fn one(rows: Vec<Row>, place: &Place) -> Result<Row, StoreError> {
+pub(super) fn one(rows: Vec<Row>, place: &Place) -> Result<Row, StoreError> {
     rows.into_iter().next().ok_or_else(|| answer::nonsense(place, "no row at all"))
 }

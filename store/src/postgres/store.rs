@@ -185,7 +185,7 @@ impl Store for PostgresStore {
         let leases: Result<Vec<_>, StoreError> =
             leases.into_iter().map(|(lease, ttl)| Ok((lease, check::ttl(ttl, max_ttl)?))).collect();
         match leases {
-            Ok(leases) => self.run(move |hub| async move { hub.renew_many(&leases).await }),
+            Ok(leases) => self.run(move |hub| async move { hub.renew_many(leases).await }),
             Err(error) => Box::pin(async { Err(error) }),
         }
     }

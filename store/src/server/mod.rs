@@ -6,7 +6,7 @@ mod causes;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod claims;
 mod driver;
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "etcd"))]
 mod each;
 mod findings;
 mod here;
@@ -24,7 +24,7 @@ pub(crate) use causes::with_causes;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use claims::{ONE_SLOT_AN_OWNER, claim, not_granted};
 pub(crate) use driver::Driver;
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "etcd"))]
 pub(crate) use each::each;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) use findings::rights;
