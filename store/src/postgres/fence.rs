@@ -188,20 +188,34 @@ impl PostgresFence {
         Ok(rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false)))
     }
 
-    /// For a write without a lease: lets it pass only where nobody has ever shown a token.
+    /// For a write without a lease: lets it pass only where nobody has ever shown a token. Whoever is to show the first one
+    /// waits until this transaction ends, at every isolation level, and so does another write without a lease. Run it first, as
+    /// [`guard`](Self::guard).
     ///
     /// # Errors
     ///
-    /// [`Unfenced`](GuardErrorKind::Unfenced) where there is a mark, [`NotSetUp`](GuardErrorKind::NotSetUp),
-    /// [`Database`](GuardErrorKind::Database).
+    /// [`Unfenced`](GuardErrorKind::Unfenced) where there is a mark, [`Serialization`](GuardErrorKind::Serialization) where it
+    /// was made since this transaction began, [`Busy`](GuardErrorKind::Busy) and
+    /// [`OutsideTransaction`](GuardErrorKind::OutsideTransaction) as a guard, [`NotSetUp`](GuardErrorKind::NotSetUp),
+    /// [`Permission`](GuardErrorKind::Permission), [`Database`](GuardErrorKind::Database).
     pub async fn unfenced(&self, transaction: &Transaction<'_>, key: &MarkKey) -> Result<(), GuardError> {
-        match self.look(transaction, key).await? {
-            None => Ok(()),
-            Some(mark) => Err(GuardError::new(
+        let text = format!("SELECT {}.lease_fence_unfenced_1($1,$2,$3)", self.schema);
+        let resource = key.resource.as_str().as_bytes();
+        let asked: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&key.store, Type::TEXT), (&resource, Type::BYTEA), (&key.slot, Type::INT8)];
+        let refused = |error: Error| match code_and_detail(&error) {
+            Some(("LF007", seen)) => GuardError::new(
                 GuardErrorKind::Unfenced,
-                format!("{key} is fenced (token {} was seen): a write has to show its lease", mark.token),
-            )),
-        }
+                format!(
+                    "{key} is fenced (token {} was seen): a write has to show its lease",
+                    seen.unwrap_or_default()
+                ),
+            )
+            .with_source(error),
+            Some(("LF004", _)) => in_savepoint().with_source(error),
+            _ => database("looking for a mark", error),
+        };
+        transaction.query_typed(&text, &asked).await.map(drop).map_err(refused)
     }
 
     /// Raises the mark in a transaction of its own: what a new holder does before it reads or writes.
@@ -338,25 +352,20 @@ impl PostgresFence {
 
 /// What the function in the database refused, by its code.
 fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
-    let Some(told) = error.as_db_error() else { return database("guarding", error) };
+    let Some((code, detail)) = code_and_detail(&error) else { return database("guarding", error) };
     let held = lease.token;
-    let detail = told.detail().and_then(|detail| detail.parse::<i64>().ok());
-    let refused = match told.code().code() {
+    let refused = match code {
         "LF001" => out_of_range(held),
         "LF002" => below(key, held, token(detail).unwrap_or(held)),
         "LF003" => rewound(key, lease, OwnerId::new(detail.unwrap_or(0) as u64)),
-        "LF004" => GuardError::new(
-            GuardErrorKind::OutsideTransaction,
-            "a guard belongs into the transaction of the write itself; this one is in a savepoint, which could be rolled back \
-             alone",
-        ),
+        "LF004" => in_savepoint(),
         "LF005" => GuardError::new(
             GuardErrorKind::NotStrict,
             "the strict guard cannot run: the transaction is not READ COMMITTED",
         ),
         "LF006" => GuardError::new(
             GuardErrorKind::Lost,
-            format!("the lease on {key} under token {held} is lost: {}", told.message()),
+            format!("the lease on {key} under token {held} is lost: {}", told(&error)),
         ),
         _ => return database("guarding", error),
     };
@@ -380,7 +389,23 @@ fn database(doing: &str, error: Error) -> GuardError {
         ),
         _ => (GuardErrorKind::Database, "the database failed"),
     };
-    // The driver's own text names only the kind of what it keeps as the cause.
-    let cause = error.as_db_error().map_or_else(|| causes(&error), |told| told.message().to_owned());
-    GuardError::new(kind, format!("{doing}: {what} ({cause})")).with_source(error)
+    GuardError::new(kind, format!("{doing}: {what} ({})", told(&error))).with_source(error)
+}
+
+/// What the server says. The driver's own text names only the kind of what it keeps as the cause.
+fn told(error: &Error) -> String {
+    error.as_db_error().map_or_else(|| causes(error), |told| told.message().to_owned())
+}
+
+/// An error's code, and the number that a function of the marks gives with it.
+fn code_and_detail(error: &Error) -> Option<(&str, Option<i64>)> {
+    let told = error.as_db_error()?;
+    Some((told.code().code(), told.detail().and_then(|detail| detail.parse().ok())))
+}
+
+fn in_savepoint() -> GuardError {
+    GuardError::new(
+        GuardErrorKind::OutsideTransaction,
+        "a guard belongs into the transaction of the write itself; this one is in a savepoint, which could be rolled back alone",
+    )
 }

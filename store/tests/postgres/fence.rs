@@ -123,7 +123,7 @@ fn the_page_says_what_the_database_does() {
     let server = Server::shared();
     server.sql(&format!("CREATE TABLE {schema}.stock AS SELECT 'bolt' AS item, 9 AS count"));
     let blocks = sql_under("PostgreSQL");
-    assert_eq!(blocks.len(), 3);
+    assert_eq!(blocks.len(), 4);
     for (block, code) in blocks {
         let block = block.replace("lease_machines.", &format!("{schema}."));
         let outcome = server.try_sql("postgres", &format!("SET search_path = {schema}; {block}"));
@@ -212,6 +212,59 @@ fn a_mark_that_was_pruned_since_a_transaction_began_still_refuses() {
                 assert!(matches!(error.kind(), GuardErrorKind::StaleToken { .. }), "{level:?}: {error}");
             });
         }
+    }
+}
+
+/// A transaction that began before the first mark does not see it.
+#[test]
+fn a_first_mark_refuses_a_write_without_a_lease_that_began_before_it() {
+    for level in [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable]
+    {
+        let (_, _, fence) = set_up();
+        runtime().block_on(async {
+            let (mut old, mut new) = (connect().await, connect().await);
+            let begun = old.build_transaction().isolation_level(level).start().await.unwrap();
+            begun.query_typed("SELECT count(*) FROM pg_class", &[]).await.unwrap();
+            fence.advance(&mut new, &key(), &shown(1, 1)).await.unwrap();
+            let error = fence.unfenced(&begun, &key()).await.unwrap_err();
+            let expected = match level {
+                IsolationLevel::ReadCommitted => GuardErrorKind::Unfenced,
+                _ => GuardErrorKind::Serialization,
+            };
+            assert_eq!(error.kind(), expected, "{level:?}: {error}");
+            drop(begun);
+            let again = old.build_transaction().isolation_level(level).start().await.unwrap();
+            let error = fence.unfenced(&again, &key()).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::Unfenced, "{level:?}: {error}");
+            assert!(error.to_string().contains("token 1 was seen"), "{error}");
+        });
+    }
+}
+
+/// Otherwise a holder could raise the first mark, and be overtaken by a write that was let pass before.
+#[test]
+fn a_first_mark_waits_for_a_write_that_was_let_pass_without_a_lease() {
+    for level in [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable]
+    {
+        let (_, _, fence) = set_up();
+        runtime().block_on(async {
+            let (mut old, mut new) = (connect().await, connect().await);
+            new.batch_execute("SET lock_timeout = '50ms'").await.unwrap();
+            let mut begun = old.build_transaction().isolation_level(level).start().await.unwrap();
+            fence.unfenced(&begun, &key()).await.unwrap();
+            fence.unfenced(&begun, &key()).await.unwrap();
+            let error = fence.advance(&mut new, &key(), &shown(1, 1)).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::Busy, "{level:?}: {error}");
+            // Other resources are none of its business.
+            fence.advance(&mut new, &key().in_slot(1), &shown(1, 1)).await.unwrap();
+            let savepoint = begun.transaction().await.unwrap();
+            let error = fence.unfenced(&savepoint, &key().in_slot(2)).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::OutsideTransaction, "{level:?}: {error}");
+            drop(savepoint);
+            begun.commit().await.unwrap();
+            assert_eq!(fence.look(&new, &key()).await.unwrap(), None, "it leaves no mark behind");
+            fence.advance(&mut new, &key(), &shown(1, 1)).await.unwrap();
+        });
     }
 }
 

@@ -86,3 +86,39 @@ BEGIN
         END IF;
     END IF;
 END $lease$;
+
+-- For a write without a lease: refuses where there is a mark. It makes one and takes it away again, so that whoever is to raise
+-- the first one waits for the end of this transaction; and where one was raised since this transaction began, which it may
+-- not see, it fails.
+CREATE OR REPLACE FUNCTION {schema}.lease_fence_unfenced_1(p_store text, p_resource bytea, p_slot bigint)
+RETURNS void LANGUAGE plpgsql AS $lease$
+DECLARE
+    own text := current_setting('lock_timeout');
+    waits_longer boolean := own = '0' OR own::interval > interval '5 seconds';
+    seen bigint;
+    written xid;
+BEGIN
+    IF waits_longer THEN
+        PERFORM set_config('lock_timeout', '5s', true);
+    END IF;
+    LOOP
+        INSERT INTO {schema}.lease_fence AS m VALUES (p_store, p_resource, p_slot, 0, 0, 0) ON CONFLICT DO NOTHING;
+        EXIT WHEN FOUND;
+        SELECT m.token INTO seen FROM {schema}.lease_fence AS m
+        WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot;
+        -- One that was there a moment ago may have been removed.
+        IF FOUND THEN
+            RAISE EXCEPTION 'lease fence: fenced' USING ERRCODE = 'LF007', DETAIL = seen::text;
+        END IF;
+    END LOOP;
+    SELECT m.xmin INTO written FROM {schema}.lease_fence AS m
+    WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot;
+    IF written <> pg_current_xact_id()::xid THEN
+        RAISE EXCEPTION 'lease fence: inside a savepoint' USING ERRCODE = 'LF004';
+    END IF;
+    DELETE FROM {schema}.lease_fence AS m
+    WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot;
+    IF waits_longer THEN
+        PERFORM set_config('lock_timeout', own, true);
+    END IF;
+END $lease$;
