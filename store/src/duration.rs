@@ -9,6 +9,10 @@ const FORM: &str = "a number of seconds, or numbers with units (d h m s ms) such
 /// The longest length that is accepted: a hundred years. What is longer is a slip, and would overflow deadlines.
 const LONGEST_MS: u64 = 36_500 * 86_400_000;
 
+/// The same.
+#[cfg(any(feature = "sqlite", feature = "_server"))]
+pub(crate) const LONGEST: Duration = Duration::from_millis(LONGEST_MS);
+
 /// The units from the longest to the shortest, with their milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::StoreError;
 use crate::check::exact;
+use crate::duration::LONGEST;
 use crate::url::{holds, span, wrong};
 
 /// The limits of a store. An engine's options have them, and its own beside them.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Every request ends after this long.
+    /// Every request ends after this long. At most what a URL can say: the end of a longer one is no instant.
     pub(crate) timeout: Duration,
     /// A longer ttl is refused.
     pub(crate) max_ttl: Duration,
@@ -53,8 +54,8 @@ impl Limits {
     /// [`Configuration`](crate::ErrorKind::Configuration) where one is out of range.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let milli = Duration::from_millis(1);
-        if self.timeout < milli {
-            return Err(wrong(format!("timeout is {:?}, expected at least 1ms", self.timeout)));
+        if self.timeout < milli || self.timeout > LONGEST {
+            return Err(wrong(format!("timeout is {}, expected 1ms to 36500d", exact(self.timeout))));
         }
         if self.max_ttl < milli || self.max_ttl > Self::LONGEST_TTL {
             return Err(wrong(format!("max_ttl is {}, expected 1ms to 365d", exact(self.max_ttl))));
@@ -63,5 +64,25 @@ impl Limits {
             return Err(wrong("history keeps 0 holds, expected at least 1, or `off`".to_owned()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn a_timeout_is_long_enough_to_be_answered_and_ends() {
+        let with = |timeout| Limits { timeout, ..Limits::DEFAULT }.check();
+        for good in [Duration::from_millis(1), LONGEST] {
+            assert!(with(good).is_ok(), "{good:?}");
+        }
+        let nano = Duration::from_nanos(1);
+        for wrong in [Duration::ZERO, Duration::from_millis(1) - nano, LONGEST + nano, Duration::MAX] {
+            let error = with(wrong).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{wrong:?}");
+            assert!(error.to_string().contains("expected 1ms to 36500d"), "{error}");
+        }
     }
 }

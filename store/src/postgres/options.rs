@@ -130,7 +130,7 @@ impl PostgresOptions {
         let wrong = |message: String| Err(StoreError::new(ErrorKind::Configuration, message));
         self.limits.check()?;
         for (name, span) in [("timeout", self.limits.timeout), ("connect_timeout", self.connect_timeout)] {
-            if span.is_zero() || span > LONGEST_TIMEOUT {
+            if span < Duration::from_millis(1) || span > LONGEST_TIMEOUT {
                 return wrong(format!("{name} is from 1ms to {LONGEST_TIMEOUT:?}, found {span:?}"));
             }
         }
