@@ -13,12 +13,15 @@ mod fence;
 mod help;
 mod history;
 mod hostile;
+mod losses;
 mod marks;
 mod mutants;
+mod nonsense;
 #[path = "../common/page.rs"]
 mod page;
 mod pooler;
 mod setup;
 mod slots;
+mod standby;
 mod tls;
 mod wire;

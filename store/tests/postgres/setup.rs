@@ -1,11 +1,12 @@
 //! Setting up, rights, and what is said where something is wrong.
 
 use std::thread;
+use std::time::SystemTime;
 
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    Claimed, ErrorKind, Migration, PoolClaim, PostgresStore, Severity, Store, StoreError, Undecided, migrate,
-    migration_sql,
+    Claimed, ErrorKind, Migration, Opening, PoolClaim, PostgresStore, Severity, Store, StoreError, Undecided,
+    migrate, migration_sql,
 };
 
 use tokio_postgres::IsolationLevel;
@@ -125,6 +126,39 @@ fn tables_of_another_shape_are_told_from_a_wiped_store() {
     ));
     assert!(granted(&PostgresStore::open(&url).unwrap(), claim("job", 1)).token.value() > 0);
     assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+}
+
+/// The first tokens are above the clock: by one that stands at its beginning they would lie below those of the store that
+/// this one replaces.
+#[test]
+fn no_epoch_is_opened_by_a_clock_that_nobody_has_set() {
+    let guarded = Guarded::folder("postgres");
+    let time = WallClock::new(guarded.path().join("clock")).unwrap();
+    let server = Server::start_in(guarded.with(&time.variables()), &[]);
+    let url = server.url(&fresh_name());
+    let since_2026 =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() - 1_767_225_600;
+    let unset = -i64::try_from(since_2026).unwrap() - 60;
+    let too_early = |error: StoreError| {
+        assert_eq!(
+            (error.kind(), error.undecided()),
+            (ErrorKind::Configuration, Undecided::Refused),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("stands before 2026"), "{error}");
+    };
+    time.set(unset);
+    too_early(migrate(&url).unwrap_err());
+    assert_eq!(refused(&url).kind(), ErrorKind::NotSetUp);
+    time.set(0);
+    assert_eq!(migrate(&url).unwrap(), Migration::SetUp);
+    let store = PostgresStore::open(&url).unwrap();
+    let opening = || Opening::new(block_on(store.epoch()).unwrap()).with_dead_holders();
+    time.set(unset);
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    too_early(block_on(store.open_epoch(opening())).unwrap_err());
+    time.set(0);
+    assert!(block_on(store.open_epoch(opening())).is_ok());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -112,22 +113,58 @@ impl Server {
 
     /// Ends it as a crash does: nothing is written any more.
     pub fn kill(&mut self) {
-        let pid = self.guarded.pid().unwrap();
-        // Those that it started, too: one that lived on for a moment would keep the next server from starting.
-        let children =
-            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        for process in
-            [pid].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok()))
-        {
-            let process = rustix::process::Pid::from_raw(process).unwrap();
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-        }
+        // All of it: one that lived on for a moment would keep the next server from starting.
+        self.signal(Signal::KILL);
         self.guarded.stop();
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
             assert!(begun.elapsed() < PATIENCE, "it still listens");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Sends a signal to it and to those that it started.
+    fn signal(&self, signal: Signal) {
+        let pid = self.guarded.pid().unwrap();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        for process in
+            [pid].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok()))
+        {
+            let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
+        }
+    }
+
+    /// Has it stand still until that is dropped.
+    pub fn freeze(&self) -> Frozen<'_> {
+        self.signal(Signal::STOP);
+        Frozen(self)
+    }
+
+    /// Copies its files as a base backup does, while it runs.
+    pub fn back_up(&self) {
+        let (port, to) = (self.port.to_string(), self.guarded.path().join("backup"));
+        let arguments = ["-h", "127.0.0.1", "-p", &port, "-U", "lease", "-c", "fast", "-D"];
+        let arguments: Vec<&str> = arguments.into_iter().chain([to.to_str().unwrap()]).collect();
+        self.guarded.run(&program("pg_basebackup"), &arguments);
+    }
+
+    /// Copies them as they lie there, while it does not run.
+    pub fn copy_files(&self) {
+        self.guarded.run("cp".as_ref(), &["-a", "data", "backup"]);
+    }
+
+    /// Puts the copy in the place of its files, while it does not run.
+    pub fn put_back(&self) {
+        self.guarded.run("rm".as_ref(), &["-rf", "data"]);
+        self.guarded.run("cp".as_ref(), &["-a", "backup", "data"]);
+    }
+
+    /// Says more in its configuration, for its next start.
+    pub fn configure(&self, settings: &str) {
+        let file = "data/postgresql.auto.conf";
+        let so_far = std::fs::read_to_string(self.guarded.path().join(file)).unwrap();
+        self.guarded.write(file, &format!("{so_far}{settings}\n"));
     }
 
     /// The URL of a schema in it, over TCP.
@@ -169,6 +206,15 @@ impl Server {
         let (client, connection) = tokio_postgres::connect(&to, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
+    }
+}
+
+/// A server that stands still.
+pub struct Frozen<'a>(&'a Server);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
     }
 }
 

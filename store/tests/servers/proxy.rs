@@ -17,6 +17,10 @@ pub enum Harm {
     CutAnswer,
     /// Answers are swallowed, and nothing else is seen.
     Swallow,
+    /// The next answer ends in its middle: its connection breaks.
+    CutMidAnswer,
+    /// Answers are made of other bytes.
+    Garble,
 }
 
 #[derive(Clone)]
@@ -116,6 +120,11 @@ fn answers(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
         match shared.harm.load(Ordering::SeqCst) {
             harm if harm == Harm::Swallow as u8 => continue,
             harm if harm == Harm::CutAnswer as u8 => break,
+            harm if harm == Harm::CutMidAnswer as u8 => {
+                let _ = to.write_all(&buffer[..count / 2]);
+                break;
+            }
+            harm if harm == Harm::Garble as u8 => buffer[..count].iter_mut().for_each(|byte| *byte = !*byte),
             _ => {}
         }
         if to.write_all(&buffer[..count]).is_err() {
