@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "English"
 require "tmpdir"
 require_relative "test_helper"
 require_relative "support/machine_ids"
@@ -41,6 +42,27 @@ class MachineIdForkTest < Minitest::Test
     ids.first.stop
 
     assert_equal [:the_lease], strategy.released.map(&:first)
+  end
+
+  # Neither its own, once it was stopped, nor its parent's, whose threads are not there.
+  def test_what_has_ended_in_a_child_leaves_nothing_behind
+    kept = Class.new(Asked)
+    start_one = -> { Thread.new { MachineId.start(strategy: kept.new) }.value }
+    threads = -> { Thread.list.map(&:name).grep(/\Alease-id/).sort }
+    ids = start_one.()
+    seen = in_child do
+      before = threads.()
+      own = start_one.()
+      during = threads.()
+      own.stop
+      wait_until { GC.start || (ObjectSpace.each_object(kept).count.zero? && threads.().empty?) }
+      [before, during, own.equal?(MachineId.current)]
+    end
+
+    assert_equal [[], %w[lease-id-calls lease-id-notices], true], seen
+    assert_equal 7, machine_of(ids.next_id)
+    ids.stop
+    wait_until { GC.start || ObjectSpace.each_object(kept).count.zero? }
   end
 
   def test_processes_of_a_pool_have_a_number_each
@@ -88,11 +110,62 @@ class MachineIdForkTest < Minitest::Test
     end
   end
 
+  # Each has its time, also where the one before hangs, and its turn, also where that one has raised.
+  def test_at_the_end_of_a_process_the_last_is_stopped_first_and_each_of_them_is
+    script = <<~'RUBY'
+      $stdout.sync = true
+      strategy = Struct.new(:name) do
+        def acquire(*) = [name.hash % 512, nil, 60]
+        def deterministic? = false
+
+        def release(*)
+          print(name, " ")
+          sleep if name == "fourth"
+        end
+      end
+      held = %w[first second third fourth].map do |name|
+        LeaseMachines::MachineId.start(strategy: strategy.new(name))
+      end
+      GC.compact if GC.respond_to?(:compact)
+      ids = held.fetch(1)
+      def ids.stop = raise("the second was not stopped")
+    RUBY
+    said = run_elsewhere(script, err: %i[child out])
+
+    assert_match(/\Afourth third first /, said)
+    assert_match(/the second was not stopped/, said)
+    assert_equal 1, $CHILD_STATUS.exitstatus
+  end
+
+  # By itself, and by a signal.
+  def test_a_process_ends_while_a_strategy_hangs
+    script = <<~'RUBY'
+      ASKED = Thread::Queue.new
+      strategy = Object.new
+      def strategy.acquire(*) = ASKED.push(true) && sleep
+      start = -> { LeaseMachines::MachineId.start(strategy: strategy, acquire_timeout: nil) }
+      if ARGV.fetch(0) == "EXIT"
+        Thread.new(&start)
+        ASKED.pop
+      else
+        Thread.new { ASKED.pop && Process.kill(ARGV.fetch(0), Process.pid) }
+        start.call
+      end
+    RUBY
+    ended = %w[EXIT TERM].map do |how|
+      assert_empty run_elsewhere(script, how, err: File::NULL)
+      [$CHILD_STATUS.exitstatus, $CHILD_STATUS.termsig]
+    end
+
+    assert_equal [[0, nil], [nil, 15]], ended
+  end
+
   private
 
-  def run_elsewhere(script, *arguments)
+  def run_elsewhere(script, *arguments, **options)
     load_path = $LOAD_PATH.flat_map { |folder| ["-I", folder] }
-    IO.popen([RbConfig.ruby, *load_path, "-rlease_machines", "-e", script, *arguments], &:read)
+    command = [RbConfig.ruby, *load_path, "-rlease_machines", "-e", script, *arguments]
+    IO.popen(command, **options) { |output| heard(output.pid, output) }
   end
 
   def reason_of

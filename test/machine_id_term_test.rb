@@ -59,6 +59,46 @@ class MachineIdTermTest < Minitest::Test
     assert_equal [8, 8], [@ids.machine_id, machine_of(@ids.next_id)]
   end
 
+  NO_RENEWAL = [nil, [], :another, [:another], [:another, "a minute"], [:another, -1], [:another, Float::NAN],
+                [:another, Float::INFINITY], [:another, 2**64]].freeze
+
+  # Nobody knows what became of the lease: it is asked again, for the one that it had.
+  def test_an_answer_that_makes_no_sense_is_no_renewal
+    started = NO_RENEWAL.map { |answer| [answer, *start_a_renewing_one(answer)] }
+    started.each do |answer, strategy, notices, ids|
+      2.times do
+        notice = heard_of(:not_renewed, notices)
+
+        assert_equal [7, :retry], [notice.machine_id, notice.reason], answer.inspect
+        assert_match(/\A(Type|Argument|Range)Error: ttl must be /, notice.message, answer.inspect)
+      end
+      assert_equal 7, machine_of(ids.next_id)
+      ids.stop
+
+      assert_equal [:the_lease], renewed_ones(strategy).uniq, answer.inspect
+      assert_equal [:the_lease], strategy.released.map(&:first), answer.inspect
+    end
+  ensure
+    started&.each { |*, ids| ids.stop }
+  end
+
+  # What lasts for less than 30 s is given back, and what lasts for thousands of years is good.
+  def test_the_shortest_and_the_longest_renewal
+    short, short_notices, short_ids = start_a_renewing_one([:another, 29.9])
+    long, long_notices, long_ids = start_a_renewing_one([:another, (2**64) - 1])
+    lost = heard_of(:lost, short_notices)
+
+    assert_equal [7, :illegal_ttl], [lost.machine_id, lost.reason]
+    assert_match(/renewed for 29\.9s/, lost.message)
+    heard_of(:acquired, short_notices) # again
+    assert_equal [:another], short.released.map(&:first)
+    assert_in_delta 2.0**64, heard_of(:renewed, long_notices).ttl, 1
+    assert_equal [7, 7], [short_ids, long_ids].map { |ids| machine_of(ids.next_id) }
+    assert_empty long.released
+  ensure
+    [short_ids, long_ids].compact.each(&:stop)
+  end
+
   # Of a new one all numbers would be free, also those that others hold.
   def test_a_file_that_was_replaced_is_not_asked
     Dir.mktmpdir do |folder|
@@ -112,6 +152,22 @@ class MachineIdTermTest < Minitest::Test
   end
 
   private
+
+  # A strategy that answers this, its notices but for the first, and its machine ID.
+  def start_a_renewing_one(answer)
+    strategy = Asked.new
+    strategy.renewing = ->(_) { answer }
+    notices = Thread::Queue.new
+    ids = MachineId.start(strategy: strategy, lease_duration: 60, renew_interval: 20, on_event: notices.method(:push))
+    heard_of(:acquired, notices)
+    [strategy, notices, ids]
+  end
+
+  # The leases that it was asked to renew.
+  def renewed_ones(strategy)
+    calls = Array.new(strategy.calls.size) { strategy.calls.pop }
+    calls.filter_map { |name, lease| lease if name == :renew }
+  end
 
   # Of one lease: there is no other.
   def start_a_short_term(strategy, **options)

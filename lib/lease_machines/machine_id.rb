@@ -114,7 +114,7 @@ module LeaseMachines
     class LeaseLost < Error
     end
 
-    # Those that somebody still has.
+    # Those that somebody still has, and when each was started: the map itself may be put in another order.
     @started = ObjectSpace::WeakMap.new
 
     class << self
@@ -124,9 +124,10 @@ module LeaseMachines
       #
       # The one that was started last is what {next_id} takes IDs of.
       #
-      # At the end of the process it is stopped, after all that +at_exit+ was told later than to load this library. A process
-      # that is killed, or ends by +exit!+, leaves its machine ID held for the rest of the lease; so does another Ractor than
-      # the main one, unless it stops its own.
+      # At the end of the process it is stopped, after all that +at_exit+ was told later than to load this library. Of several
+      # the one that was started last is stopped first, and each as by {MachineId#stop}, whatever becomes of the others; an
+      # interrupt ends the waiting for one. A process that is killed, or ends by +exit!+, leaves its machine ID held for the
+      # rest of the lease; so does another Ractor than the main one, unless it stops its own.
       #
       # @param strategy [Object] see above
       # @param lease_duration [Numeric] seconds for which a lease is asked for, at least 30
@@ -214,14 +215,21 @@ module LeaseMachines
 
       def _remember(ids)
         @current = ids
-        @started[ids] = true
+        @started[ids] = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
         ids
       rescue Ractor::IsolationError
         ids
       end
 
       # At the end of a process. What its parent has started is none of its business, and knows that.
-      def _stop_all = @started.keys.reverse_each(&:stop)
+      def _stop_all = _stop(@started.keys.sort_by { |ids| @started[ids] })
+
+      # The last first, and all of them: what one raises is raised when the others have been stopped.
+      def _stop(all)
+        all.pop&.stop
+      ensure
+        _stop(all) unless all.empty?
+      end
 
       def _not_started = raise(NotStarted, "no machine ID was held so far: call LeaseMachines::MachineId.start")
     end

@@ -39,7 +39,7 @@ pub(crate) struct Call {
 
 #[magnus::wrap(class = "LeaseMachines::MachineId::Inbox", free_immediately, size)]
 pub(crate) struct Inbox {
-    /// Taken by the start: the inbox ends when the manager does.
+    /// Taken by the start, for the manager's listener: the inbox ends when the manager does, whoever still has that.
     sender: Plain<Own<UnboundedSender<Message>>>,
     receiver: Own<Arc<Mutex<UnboundedReceiver<Message>>>>,
 }

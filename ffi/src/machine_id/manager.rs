@@ -91,6 +91,7 @@ fn start(
     };
     let strategy = Chosen::new(described(ruby, strategy, options.max_machine_id(), &sender)?);
     let mut waiting = Waiting { strategy: Own::new(strategy.clone()), is_answered: false };
+    // The only sender that lasts: a manager lets go of its listener when it has ended, and has told of it.
     let listener = move |notice| {
         let _ = sender.send(Message::Notice(notice));
     };

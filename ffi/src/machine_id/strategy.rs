@@ -107,7 +107,7 @@ pub(super) fn described(
             }
         },
         _ => Ok(Box::new(OfRuby {
-            sender: sender.clone(),
+            sender: sender.downgrade(),
             deterministic: description.entry::<Value>(1)?.to_bool(),
             leases: AtomicU64::new(0),
         })),
@@ -222,8 +222,11 @@ impl Strategy for Once {
 }
 
 /// Its calls are sent to a thread of Ruby's: those of a manager's own cannot call Ruby.
+///
+/// It keeps nobody waiting for calls: a manager that has ended is there for as long as Ruby has it, and asks for nothing more.
+/// What ends with its asking, and not before, is its listener, which has the sender.
 struct OfRuby {
-    sender: UnboundedSender<Message>,
+    sender: WeakUnboundedSender<Message>,
     deterministic: bool,
     leases: AtomicU64,
 }
@@ -257,7 +260,7 @@ impl OfRuby {
     /// For as long as it takes: the manager waits no longer than it wants to, and gives back what is granted later.
     fn ask(&self, wanted: Wanted) -> Option<Reply> {
         let (reply, answer): (SyncSender<Reply>, _) = sync_channel(1);
-        self.sender.send(Message::Call(Call::new(wanted, reply))).ok()?;
+        self.sender.upgrade()?.send(Message::Call(Call::new(wanted, reply))).ok()?;
         answer.recv().ok()
     }
 
@@ -267,7 +270,7 @@ impl OfRuby {
     }
 
     fn handle(&self, number: u64) -> LeaseHandle {
-        LeaseHandle::new(Numbered { number, sender: self.sender.downgrade() })
+        LeaseHandle::new(Numbered { number, sender: self.sender.clone() })
     }
 }
 
