@@ -148,3 +148,42 @@ fn who_had_the_machine_id_of_an_id_is_known_from_the_history() {
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
     assert!(nobody.out.contains("does not say"), "{nobody:?}");
 }
+
+/// The ID is stamped with time beyond what its maker took over: whoever has the number by then did not make it.
+#[test]
+fn an_id_that_was_made_after_a_take_over_is_not_ascribed_to_whoever_has_the_number_at_its_time() {
+    let world = World::new();
+    world.lease("id acquire ids --ttl 50s --label crashed --identity pod --exclusive").ok();
+    let made = world.lease("id next ids --kind counter --identity pod --exclusive").ok();
+    let id = made.out.trim();
+    let who = world.json(&format!("id whois ids {id}"));
+    assert_eq!((who["holds"].as_array().unwrap().len(), &who["certain"]), (2, &false.into()), "{who}");
+    world.lease("id acquire ids --ttl 2h --label later --identity pod --exclusive").ok();
+    let who = world.lease(&format!("id whois ids {id}")).ok().out;
+    assert!(who.starts_with("one of these:\nlater had") && who.lines().count() == 4, "{who}");
+
+    // Neither a revoke nor a new epoch makes it certain.
+    assert_eq!(world.lease("id revoke ids 0 --yes").code, Some(0));
+    let who = world.lease(&format!("id whois ids {id}")).ok().out;
+    assert!(who.starts_with("one of these:\nlater had") && who.contains("(revoked)"), "{who}");
+    assert_eq!(world.lease("epoch open --yes --now").code, Some(0));
+    assert_eq!(world.json(&format!("id whois ids {id}"))["certain"], false);
+}
+
+/// What was held when the epoch was lost, others may have had by then: a store that is put back does not know of them.
+#[test]
+fn an_id_from_before_a_new_epoch_may_be_of_a_hold_that_was_lost_with_the_history() {
+    let world = World::new();
+    let made = world.lease("id next ids").ok();
+    let whois = format!("id whois ids {}", made.out.trim());
+    assert_eq!(world.json(&whois)["certain"], true);
+    // The same number, of another pool.
+    let lost = format!("id whois held {}", made.out.trim());
+    world.lease("id acquire held --ttl 1h --label me").ok();
+    assert_eq!(world.json(&lost)["certain"], true);
+    assert_eq!(world.lease("epoch open --yes --now").code, Some(0));
+    assert_eq!(world.json(&whois)["certain"], true, "it was given back by then");
+    assert_eq!(world.json(&lost)["certain"], false);
+    let who = world.lease(&lost).ok().out;
+    assert!(who.starts_with("one of these, or one that was lost with the store's history:\nme had"), "{who}");
+}

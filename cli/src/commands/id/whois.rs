@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use lease_machines::OwnerId;
-use lease_machines_store::{HistoryEntry, HoldOutcome, ResourceName, Store, slot_name};
+use lease_machines_store::{HistoryEntry, HoldOutcome, ResourceName, SlotInspection, Store, slot_name};
 use serde::Serialize;
 
 use super::clocks::CLOCKS_APART;
@@ -17,8 +17,9 @@ use crate::output::{self, people, utc, views, visible};
 
 /// Show who had the machine ID of an ID when it was made, from the history
 ///
-/// Exit 1 where the history does not say. Clocks may be 10s apart, and whoever holds a slot that was broken, or taken over from a
-/// crash, hears of it with its next renewal. Where therefore several holds come into question, all are shown: it was one of them.
+/// Exit 1 where the history does not say. Clocks may be 10s apart. Whoever holds a slot that was broken, taken over from a crash
+/// or lost with the store's epoch, hears of it with its next renewal. And after a take-over, IDs that are unique by counting
+/// carry times that are ahead. Where therefore several holds come into question, all are shown: it was one of them.
 #[derive(Args, Debug)]
 pub(super) struct Whois {
     /// The pool that the machine ID is of
@@ -40,6 +41,7 @@ struct Answer {
     #[serde(flatten)]
     id: Decoded,
     holds: Vec<views::HoldView>,
+    certain: bool,
 }
 
 impl Whois {
@@ -48,25 +50,31 @@ impl Whois {
         let slot = slot_name(&self.pool, id.parts.machine_id).map_err(Failure::of_look)?;
         let store = self.store.open_existing()?;
         let holds = store.history(slot, usize::MAX).await.map_err(Failure::of_look)?;
-        let closed_until = match holds.iter().find(|hold| !is_of_nobody(hold)) {
-            Some(last) if hears_of_it_late(last.outcome) => self.free_from(store.as_ref(), &id).await?,
-            _ => None,
-        };
+        let now = self.as_it_is(store.as_ref(), &id).await?;
         let made = SystemTime::UNIX_EPOCH + id.parts.time;
-        let found = holders(&holds, made, id.tick, closed_until);
+        let made = Made { at: made, tick: id.tick };
+        let found = made.by(&holds, &now, store.capabilities().max_ttl);
+        let lost = holds.iter().any(|hold| made.is_lost_with(hold, store.capabilities().max_ttl));
         let exit = if found.is_empty() { Exit::No } else { Exit::Ok };
         let (number, pool) = (id.parts.machine_id, visible(self.pool.as_str()));
         if self.form.json {
-            output::print_json(&Answer { holds: found.iter().copied().map(Into::into).collect(), id })?;
+            let certain = found.len() == 1 && !lost;
+            output::print_json(&Answer {
+                holds: found.iter().copied().map(Into::into).collect(),
+                id,
+                certain,
+            })?;
         } else if found.is_empty() {
-            let at = utc(made);
+            let at = utc(made.at);
             output::print(&format!(
                 "the history of {pool} does not say who had machine ID {number} at {at}: it was not held then, or that is \
                  forgotten\n"
             ))?;
         } else {
-            if found.len() > 1 {
-                output::print("one of these:\n")?;
+            match (lost, found.len()) {
+                (true, _) => output::print("one of these, or one that was lost with the store's history:\n")?,
+                (false, 1) => {}
+                (false, _) => output::print("one of these:\n")?,
             }
             for hold in found {
                 let who = people::name(hold.label.as_deref(), hold.identity.as_deref(), hold.owner);
@@ -85,51 +93,94 @@ impl Whois {
 }
 
 impl Whois {
-    /// Until when the slot is closed after a revoke, or from when on it was free.
-    async fn free_from(&self, store: &dyn Store, id: &Decoded) -> Result<Option<SystemTime>, Failure> {
+    /// The slot as the store has it now.
+    async fn as_it_is(&self, store: &dyn Store, id: &Decoded) -> Result<SlotInspection, Failure> {
+        let number = id.parts.machine_id;
         let pool = store.slots(self.pool.clone()).await.map_err(Failure::of_look)?;
-        let slot = pool.slots.into_iter().find(|slot| slot.slot == id.parts.machine_id);
-        Ok(slot.and_then(|slot| slot.free_from))
+        let slot = pool.slots.into_iter().find(|slot| slot.slot == number);
+        Ok(slot.unwrap_or_else(|| SlotInspection::new(number)))
     }
 }
 
-/// The holds under which an ID may have been made in the tick that began at `made`, the latest first.
-///
-/// The history tells the store's time, exactly, and the ID that of its maker, whose clock may be apart from the store's. Where
-/// the latest hold was broken, `closed_until` is when its lease would have ended.
-fn holders(
-    holds: &[HistoryEntry],
-    made: SystemTime,
+/// When an ID says that it was made: in the tick that began then. That is a time of its maker's, whose clock may be apart from
+/// the store's, and who may have been given time that had not come yet.
+struct Made {
+    at: SystemTime,
     tick: Duration,
-    closed_until: Option<SystemTime>,
-) -> Vec<&HistoryEntry> {
-    let (earliest, latest) = (made - CLOCKS_APART, made + tick + CLOCKS_APART);
-    let mut found = Vec::new();
-    // When the hold after this one was granted, and until when it reached, if that is known to be over.
-    let mut after: Option<(&HistoryEntry, Option<SystemTime>)> = None;
-    for hold in holds.iter().filter(|hold| !is_of_nobody(hold)) {
-        let until = match (hold.outcome, after) {
-            (HoldOutcome::Held, _) => None,
-            // Granted without an answer, and then once more.
-            (HoldOutcome::Rotated, Some((next, _))) if next.owner == hold.owner => continue,
-            // Its holder may not have known of the next one for as long as that stood.
-            (HoldOutcome::Rotated, Some((_, until))) => until,
-            // Nobody else had it before the lease would have ended. When that was, the history does not say.
-            (outcome, Some((next, _))) if hears_of_it_late(outcome) => Some(next.granted_at),
-            (outcome, None) if hears_of_it_late(outcome) => closed_until.max(Some(hold.ends_at)),
-            _ => Some(hold.ends_at),
-        };
-        if hold.granted_at < latest && until.is_none_or(|until| earliest <= until) {
-            found.push(hold);
-        }
-        after = Some((hold, until));
-    }
-    found
 }
 
-/// Whether a holder may go on as if nothing had happened, until its next renewal or the end of its lease.
-fn hears_of_it_late(outcome: HoldOutcome) -> bool {
-    matches!(outcome, HoldOutcome::Revoked | HoldOutcome::EpochLost)
+impl Made {
+    fn earliest(&self) -> SystemTime {
+        self.at.checked_sub(CLOCKS_APART).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    fn latest(&self) -> SystemTime {
+        self.at.checked_add(self.tick + CLOCKS_APART).unwrap_or(self.at)
+    }
+
+    /// The holds, of all that there were with the latest first, under which it may have been made, the latest first. `now` is
+    /// the slot as it is, and `longest` what leases last at most.
+    ///
+    /// Of the time that was reserved for a hold the history tells nothing. Reserved is what lies above all that was reserved
+    /// before. That is the time to come where a hold before was to last longer than it did: where it was taken over, or was
+    /// lost with an epoch after which grants began at once. What a holder reserved and gave back, it says, was not used.
+    fn by<'a>(
+        &self,
+        holds: &'a [HistoryEntry],
+        now: &SlotInspection,
+        longest: Duration,
+    ) -> Vec<&'a HistoryEntry> {
+        let mut found = Vec::new();
+        // Up to when time may have been reserved by the holds so far.
+        let mut reserved = SystemTime::UNIX_EPOCH;
+        // When the hold began that its owner has taken again under this token.
+        let mut began = None;
+        let mut holds = holds.iter().rev().filter(|hold| !is_of_nobody(hold)).peekable();
+        while let Some(hold) = holds.next() {
+            let next = holds.peek();
+            let since = began.take().unwrap_or(hold.granted_at);
+            // Granted without an answer, and then once more.
+            if hold.outcome == HoldOutcome::Rotated && next.is_some_and(|next| next.owner == hold.owner) {
+                began = Some(since);
+                continue;
+            }
+            let lease_ends = hold.renewed_at + longest;
+            let until = match (hold.outcome, next) {
+                (HoldOutcome::Held, _) => hold.ends_at.max(SystemTime::UNIX_EPOCH + now.mark),
+                // Its holder may know of nothing before its lease ends. Of one that was broken, nobody else had it before.
+                (HoldOutcome::Rotated | HoldOutcome::EpochLost, _) => lease_ends,
+                (HoldOutcome::Revoked, Some(next)) => next.granted_at,
+                (HoldOutcome::Revoked, None) => now.free_from.map_or(hold.ends_at, |at| at.max(hold.ends_at)),
+                _ => hold.ends_at,
+            };
+            let is_ahead = reserved > since;
+            let until = match hold.outcome {
+                _ if !is_ahead => until,
+                HoldOutcome::Held | HoldOutcome::Expired => until.max(reserved),
+                _ => until.max(reserved).max(lease_ends),
+            };
+            if since < self.latest() && self.earliest() <= until {
+                found.push(hold);
+            }
+            reserved = match hold.outcome {
+                HoldOutcome::Rotated | HoldOutcome::Withdrawn => reserved.max(lease_ends),
+                HoldOutcome::EpochLost => reserved.max(hold.ends_at + longest),
+                // By then the clock had not caught up with it.
+                HoldOutcome::Released if is_ahead && hold.ends_at < reserved => until,
+                _ => reserved,
+            };
+        }
+        found.reverse();
+        found
+    }
+
+    /// Whether holds that are not in the history may have been there then: since this one's last renewal, an epoch was opened,
+    /// as it is where a store was put back to an earlier state.
+    fn is_lost_with(&self, hold: &HistoryEntry, longest: Duration) -> bool {
+        hold.outcome == HoldOutcome::EpochLost
+            && hold.renewed_at < self.latest()
+            && self.earliest() <= hold.ends_at + longest
+    }
 }
 
 /// A revoke of what nobody held stands in the history, too.
@@ -139,13 +190,15 @@ fn is_of_nobody(hold: &HistoryEntry) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lease_machines_store::{Claimed, MemoryStore, PoolClaim, SlotRef, fresh_owner};
+    use lease_machines_store::{Claimed, MemoryStore, Opening, PoolClaim, SlotRef, fresh_owner};
 
     use super::super::super::block_on;
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3_600);
     const MILLISECOND: Duration = Duration::from_millis(1);
+    /// No lease lasts longer.
+    const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
     fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -170,34 +223,63 @@ mod tests {
         }
 
         fn claim(&self, identity: &str) -> SlotRef {
+            self.claim_as(PoolClaim::new(pool(), 1, fresh_owner().unwrap(), HOUR).with_identity(identity))
+        }
+
+        /// Takes the slot over from a crash of the same identity.
+        fn take_over(&self, identity: &str, label: &str) -> SlotRef {
             let claim = PoolClaim::new(pool(), 1, fresh_owner().unwrap(), HOUR).with_identity(identity);
+            self.claim_as(claim.with_exclusive_identity().with_label(label))
+        }
+
+        fn claim_as(&self, claim: PoolClaim) -> SlotRef {
             let owner = claim.owner;
-            match self.ask(self.store.claim_slot(claim)) {
+            match self.ask(self.store.claim_slot(claim.with_id_time())) {
                 Claimed::Granted(held) => SlotRef::new(pool(), held.slot, owner, held.token, None),
                 other => panic!("{other:?}"),
             }
         }
 
         fn release(&self, held: SlotRef) {
-            let _ = self.ask(self.store.release_slot(held, None));
+            let used = self.calendar() - self.begun + self.store.now();
+            self.release_at(held, used);
         }
 
-        /// Who may have made an ID in the millisecond of this time after the beginning.
-        fn who(&self, seconds: f64) -> Vec<String> {
-            let slot = slot_name(&pool(), 0).unwrap();
-            let holds = self.ask(self.store.history(slot, usize::MAX));
-            let seen = self.ask(self.store.slots(pool()));
-            // The store's calendar begins with 2026.
-            let calendar = Duration::from_secs(1_767_225_600) + self.begun;
-            let made = calendar + Duration::from_secs_f64(seconds + 20.0) - secs(20);
+        /// Gives it back, with the last stamp that was used.
+        fn release_at(&self, held: SlotRef, last_used: Duration) {
+            let _ = self.ask(self.store.release_slot(held, Some(last_used)));
+        }
+
+        /// The beginning. The store's calendar begins with 2026.
+        fn calendar(&self) -> Duration {
+            Duration::from_secs(1_767_225_600) + self.begun
+        }
+
+        fn history(&self) -> Vec<HistoryEntry> {
+            self.ask(self.store.history(slot_name(&pool(), 0).unwrap(), usize::MAX))
+        }
+
+        fn made(&self, seconds: f64) -> Made {
+            let made = self.calendar() + Duration::from_secs_f64(seconds + 20.0) - secs(20);
             let made = Duration::from_millis(u64::try_from(made.as_millis()).unwrap());
-            let found = holders(
-                &holds,
-                SystemTime::UNIX_EPOCH + made,
-                MILLISECOND,
-                seen.slots.first().and_then(|slot| slot.free_from),
-            );
-            found.iter().map(|hold| hold.identity.clone().unwrap_or_default()).collect()
+            Made { at: SystemTime::UNIX_EPOCH + made, tick: MILLISECOND }
+        }
+
+        /// The holds under which an ID may have been made in the millisecond of this time after the beginning.
+        fn found(&self, seconds: f64) -> Vec<HistoryEntry> {
+            let (holds, seen) = (self.history(), self.ask(self.store.slots(pool())));
+            let found = self.made(seconds).by(&holds, seen.slots.first().unwrap(), LONGEST);
+            found.into_iter().cloned().collect()
+        }
+
+        /// Under whose identity that was.
+        fn who(&self, seconds: f64) -> Vec<String> {
+            self.found(seconds).into_iter().map(|hold| hold.identity.unwrap_or_default()).collect()
+        }
+
+        /// And under which label.
+        fn labels(&self, seconds: f64) -> Vec<String> {
+            self.found(seconds).into_iter().map(|hold| hold.label.unwrap_or_default()).collect()
         }
     }
 
@@ -266,9 +348,63 @@ mod tests {
         let _ = world.ask(world.store.reclaim_slot(again));
         world.store.advance(secs(60));
         assert_eq!(world.who(30.0), ["a"]);
-        let over = PoolClaim::new(pool(), 1, fresh_owner().unwrap(), HOUR).with_identity("a");
-        let _ = world.ask(world.store.claim_slot(over.with_exclusive_identity()));
-        assert_eq!(world.who(30.0), ["a"]);
-        assert_eq!(world.who(120.0), ["a", "a"]);
+        world.take_over("a", "over");
+        assert_eq!(world.labels(30.0), [""]);
+        assert_eq!(world.labels(120.0), ["over", ""]);
+    }
+
+    /// Of the first one's lease an hour was left: its holder may go on, and the time up to then is not the others'.
+    #[test]
+    fn an_id_with_the_time_of_another_hold_is_not_ascribed_to_that_one_alone() {
+        let world = World::new();
+        world.claim("a");
+        world.store.advance(secs(60));
+        let second = world.take_over("a", "second");
+        world.store.advance(secs(60));
+        let its_last = world.calendar() + HOUR + secs(1);
+        world.release_at(second, its_last);
+        world.store.advance(secs(30));
+        world.take_over("a", "third");
+        assert_eq!(world.labels(1_800.0), ["third", "second", ""], "the time of the first, if of anybody's");
+        assert_eq!(world.labels(3_600.5), ["third", "second", ""], "the second one's");
+
+        world.store.advance(HOUR * 50);
+        world.take_over("a", "last");
+        let at = world.store.now() - world.begun;
+        assert_eq!(world.labels(at.as_secs_f64() + 20.0), ["last"], "what was reserved then is past");
+    }
+
+    #[test]
+    fn nothing_was_made_beyond_what_is_reserved() {
+        let world = World::new();
+        let held = world.claim("a");
+        assert_eq!(world.who(3_609.0), ["a"]);
+        assert_eq!(world.who(3_611.0).len(), 0, "its lease does not last as long");
+        world.store.advance(secs(60));
+        let _ = world.ask(world.store.renew_slot(held, HOUR, true));
+        assert_eq!(world.who(3_669.0), ["a"]);
+        assert_eq!(world.who(3_671.0).len(), 0);
+    }
+
+    /// It is opened where a store was put back to an earlier state, in which what came after is not there.
+    #[test]
+    fn who_had_it_before_a_new_epoch_is_not_certain() {
+        let world = World::new();
+        let held = world.claim("a");
+        world.store.advance(secs(600));
+        let _ = world.ask(world.store.renew_slot(held, HOUR, true));
+        world.store.advance(secs(600));
+        let opening = Opening::new(world.ask(world.store.epoch())).with_dead_holders();
+        world.ask(world.store.open_epoch(opening));
+        world.store.advance(secs(60));
+        // One that stamps by its own clock: all time that may have been reserved is to pass first.
+        let later = PoolClaim::new(pool(), 1, fresh_owner().unwrap(), HOUR).with_identity("b");
+        assert!(matches!(world.ask(world.store.claim_slot(later)), Claimed::Granted(_)));
+        let is_lost =
+            |seconds| world.history().iter().any(|hold| world.made(seconds).is_lost_with(hold, LONGEST));
+        assert_eq!((world.who(300.0), is_lost(300.0)), (vec!["a".to_owned()], false));
+        assert_eq!((world.who(900.0), is_lost(900.0)), (vec!["a".to_owned()], true));
+        let both = vec!["b".to_owned(), "a".to_owned()];
+        assert_eq!((world.who(1_400.0), is_lost(1_400.0)), (both, true));
     }
 }
