@@ -70,7 +70,7 @@ class MachineIdTermTest < Minitest::Test
         notice = heard_of(:not_renewed, notices)
 
         assert_equal [7, :retry], [notice.machine_id, notice.reason], answer.inspect
-        assert_match(/\A(Type|Argument|Range)Error: ttl must be /, notice.message, answer.inspect)
+        assert_match(/\A(Type|Argument|Range)Error: ttl must /, notice.message, answer.inspect)
       end
       assert_equal 7, machine_of(ids.next_id)
       ids.stop

@@ -124,10 +124,10 @@ module LeaseMachines
       #
       # The one that was started last is what {next_id} takes IDs of.
       #
-      # At the end of the process it is stopped, after all that +at_exit+ was told later than to load this library. Of several
-      # the one that was started last is stopped first, and each as by {MachineId#stop}, whatever becomes of the others; an
-      # interrupt ends the waiting for one. A process that is killed, or ends by +exit!+, leaves its machine ID held for the
-      # rest of the lease; so does another Ractor than the main one, unless it stops its own.
+      # At the end of the process it is stopped, after all that +at_exit+ was told later than to load this library. Of
+      # several the one that was started last is stopped first, and each as by {MachineId#stop}, whatever becomes of the
+      # others; an interrupt ends the waiting for one. A process that is killed, or ends by +exit!+, leaves its machine ID
+      # held for the rest of the lease; so does another Ractor than the main one, unless it stops its own.
       #
       # @param strategy [Object] see above
       # @param lease_duration [Numeric] seconds for which a lease is asked for, at least 30
