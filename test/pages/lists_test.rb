@@ -3,7 +3,7 @@
 require "minitest/autorun"
 
 # What docs/errors.md and docs/events.md list is what there is in the code: every kind of error with its exit code, every
-# figure with its labels.
+# code with which a guard fails in SQL alone, every figure with its labels.
 class ListsTest < Minitest::Test
   ROOT = File.expand_path("../..", __dir__)
   KINDS_OF_AN_ARM = /(?:\w+::\w+(?: \{ \.\. \})?[\s|]*)+|_/
@@ -45,6 +45,45 @@ class ListsTest < Minitest::Test
 
   def test_no_other_errors_are_listed
     assert_empty ERRORS.keys - STORES.values - FENCES.values
+  end
+
+  # The functions that name a kind in their own words.
+  NAMED = { "out_of_range" => "OutOfRange", "below" => "StaleToken", "rewound" => "Rewound",
+            "in_savepoint" => "OutsideTransaction" }.freeze
+  # What a guard in SQL alone fails with, by the pages: from the code to the kind.
+  IN_SQL = read("docs/errors.md").scan(/`(\w+)` \(`(LF\d+)`\)/).to_h(&:reverse).freeze
+  ALONE = read("docs/errors.md").scan(/`(LF\d+)` is PostgreSQL's\s+alone/).flatten.freeze
+  ON = { "postgres" => IN_SQL, "mysql" => IN_SQL.except(*ALONE) }.freeze
+
+  # An SQLSTATE, or MySQL's own number for it.
+  ON.each do |engine, expected|
+    define_method(:"test_codes_of_a_guard_in_sql_on_#{engine}") do
+      source = self.class.read("store/src/#{engine}/fence.rs")
+      code = /(?:Some\(\()?"(LF\d+)"(?:, \w+\)\))?|45(1\d\d)/
+      arms = source.scan(/^ +(?:#{code}) => (?:GuardError::new\(\s*GuardErrorKind::(\w+)|(\w+)\()/)
+      known = arms.to_h { |state, number, kind, named| [state || format("LF%03d", number.to_i - 100), kind || NAMED[named]] }
+
+      assert_equal expected.sort, known.sort
+    end
+
+    define_method(:"test_what_a_guard_in_sql_raises_on_#{engine}") do
+      source = Dir["#{ROOT}/store/src/#{engine}/sql/*.sql"].map { |path| File.read(path) }.join
+      numbers = source.scan(/'(LF\d+)' SET MYSQL_ERRNO = (\d+)/).uniq
+
+      assert_equal expected.keys.sort, source.scan(/'(LF\d+)'/).flatten.uniq.sort
+      numbered = expected.keys.map { |state| [state, (45_100 + state.delete_prefix("LF").to_i).to_s] }
+
+      assert_equal (engine == "mysql" ? numbered.sort : []), numbers.sort
+    end
+  end
+
+  # On whatever page, and in the example.
+  def test_codes_of_a_guard_in_sql_that_are_named_elsewhere
+    files = Dir["#{ROOT}/{*.md,docs/*.md,examples/sqlx/**/*.rs,lib/**/*.rb}"]
+    named = files.flat_map { |path| File.read(path).scan(/\bL[A-Z]\d{3}\b/) }.uniq
+
+    assert_operator named.size, :>=, 4
+    assert_empty named - IN_SQL.keys
   end
 
   def test_figures_and_their_labels
