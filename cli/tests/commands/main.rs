@@ -7,6 +7,7 @@ mod errors;
 mod fences;
 mod ids;
 mod leases;
+mod links;
 mod looks;
 mod operator;
 mod output;
