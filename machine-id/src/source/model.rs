@@ -35,7 +35,12 @@ fn source() -> Arc<Source<Id64, Still>> {
 }
 
 fn term() -> Term {
-    let window = lease_machines::Window { after: Duration::ZERO, until: NOW + Duration::from_secs(1) };
+    term_until(NOW + Duration::from_secs(1))
+}
+
+/// With a window that ends then.
+fn term_until(until: Duration) -> Term {
+    let window = lease_machines::Window { after: Duration::ZERO, until };
     Term { deadline: Duration::from_secs(1), window: Some(window) }
 }
 
@@ -113,4 +118,42 @@ fn once_it_is_closed_nobody_gets_anything() {
         assert_eq!(late, None);
         assert!(other.is_none() || used.is_some(), "it was given, and not counted");
     });
+}
+
+/// Two threads take so many each, one of them while the other has a renewal move the window up to where they are, takes its own,
+/// and ends the lease. No stamp is given twice, and none that the end does not count.
+fn across_a_renewal(others: u64, mine: u64) {
+    loom::model(move || {
+        let source = source();
+        source.start(1, term_until(NOW - Duration::from_millis(1)));
+        let taker = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.take_counting(others).ok())
+        };
+        source.extend(term());
+        let own = source.take_counting(mine).expect("it is on");
+        let used = source.close(Reason::Lost);
+        let floor = source.lock().floor;
+
+        let mut given = Vec::new();
+        for taken in [Some(own), taker.join().expect("no panic")].into_iter().flatten() {
+            let stamps = taken.first..taken.first + taken.count;
+            assert!(used.is_some() && stamps.end <= floor, "it was given, and not counted");
+            given.extend(stamps);
+        }
+        let all = given.len();
+        given.sort_unstable();
+        given.dedup();
+        assert_eq!(given.len(), all, "a stamp was given twice");
+    });
+}
+
+#[test]
+fn no_part_is_given_twice_while_the_window_moves() {
+    across_a_renewal(2, 3);
+}
+
+#[test]
+fn no_single_one_is_given_twice_while_the_window_moves() {
+    across_a_renewal(1, 1);
 }
