@@ -73,6 +73,8 @@ mod sqlite;
 mod store;
 #[cfg_attr(not(any(feature = "sqlite", feature = "_server")), allow(dead_code))]
 mod url;
+#[cfg(any(feature = "sqlite", feature = "_server"))]
+mod version;
 
 pub use answer::{
     Acquired, End, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Pruned, Rejected, Released,

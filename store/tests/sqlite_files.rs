@@ -99,7 +99,17 @@ fn a_newer_schema_is_refused_unless_it_says_that_this_program_may() {
     drop(open(&folder, &clock));
     let newer = Connection::open(folder.file()).unwrap();
     newer.execute_batch("UPDATE lease_store SET version = 3, usable_by = 2").unwrap();
-    says(&fails(&folder.file()), ErrorKind::Schema, &["version 3", "version 1", "newer"]);
+    says(
+        &fails(&folder.file()),
+        ErrorKind::Schema,
+        &["version 3", "version 2 or later", "version 1", "newer"],
+    );
+    for (version, usable_by) in [(1, 0), (1, 2), (0, 0), (-1, -1)] {
+        let set = "UPDATE lease_store SET version = ?1, usable_by = ?2";
+        newer.execute(set, [version, usable_by]).unwrap();
+        let (found, expected) = (format!("version {version}, usable by {usable_by}"), "expected two numbers");
+        says(&fails(&folder.file()), ErrorKind::Damaged, &[&found, expected]);
+    }
     newer.execute_batch("UPDATE lease_store SET version = 2, usable_by = 1").unwrap();
     let store = SqliteStore::open(folder.file(), options(&clock)).unwrap();
     let _ = granted(&store, claim("job", 1));

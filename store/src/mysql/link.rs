@@ -54,23 +54,12 @@ impl Link {
     pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
         let mut link = Self::open(target).await?;
         let rows = link
-            .query(&format!("{};{}", settings(target), Call::Epoch.text()))
+            .query(&format!("{};{}", settings(target), schema::greeting()))
             .await
             .map_err(|error| failed(&target.place, "looking for the tables", error).nothing_changed())?;
         let row = rows.first().ok_or_else(|| target.unset())?;
         let row = Reading::new(row, &target.place);
-        let usable_by = row.some("usable_by")?;
-        if usable_by > schema::VERSION {
-            return Err(StoreError::new(
-                ErrorKind::Schema,
-                format!(
-                    "{} has tables usable by programs of version {usable_by} or later; this program knows version {}. Use a \
-                     newer one",
-                    target.place,
-                    schema::VERSION
-                ),
-            ));
-        }
+        schema::KNOWN.admit(&target.place, schema::stamp(&row)?)?;
         if !row.truth("here")? {
             let epoch = row.epoch("epoch")?;
             link.settle(target, epoch).await?;

@@ -6,11 +6,12 @@ use mysql_async::{Conn, Error};
 use super::answer::Reading;
 use super::failure::{NO_SUCH_TABLE, failed};
 use super::link::{Link, Target, settings};
+use crate::version::{Age, Known, Stamp};
 use crate::{ErrorKind, Migration, StoreError};
 
-/// The version of the tables that this program writes. A later version that still admits programs of this one
+/// The versions of the tables that this program writes and uses. A later version that still admits programs of this one
 /// (`usable_by`) may add tables, columns with a default, and procedures with a greater number at their end.
-pub(super) const VERSION: i64 = 1;
+pub(super) const KNOWN: Known = Known::alone(1);
 
 const TABLES: &str = include_str!("sql/tables.sql");
 const PARTS: &str = include_str!("sql/parts.sql");
@@ -55,7 +56,8 @@ pub(super) fn expanded(text: &str) -> String {
         .replace("{clock}", CLOCK)
         .replace("{isolation}", ISOLATION)
         .replace("{of_row}", OF_ROW)
-        .replace("{version}", &VERSION.to_string())
+        .replace("{version}", &KNOWN.writes.version.to_string())
+        .replace("{usable_by}", &KNOWN.writes.usable_by.to_string())
 }
 
 /// The statements, one after the other.
@@ -107,7 +109,7 @@ pub(super) fn migration(database: &str) -> String {
 /// Adds the tables where they are missing.
 pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
     let mut link = Link::open(target).await?;
-    if version(target, &mut link).await?.is_some() {
+    if let Some(Age::Same | Age::Newer) = version(target, &mut link).await? {
         return Ok(Migration::UpToDate);
     }
     let error = |error| failed(&target.place, "setting up", error);
@@ -122,7 +124,7 @@ pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
             format!("{}: somebody else has been setting it up for a minute", target.place),
         ));
     }
-    if version(target, &mut link).await?.is_some() {
+    if let Some(Age::Same | Age::Newer) = version(target, &mut link).await? {
         return Ok(Migration::UpToDate);
     }
     check(target, &mut link).await?;
@@ -159,8 +161,19 @@ pub(super) fn is_new_enough(version: &str) -> bool {
     if told.contains("MariaDB") { found >= (10, 6, 0) } else { found >= (8, 0, 19) }
 }
 
-/// The version of the tables, if they are there and somebody opened an epoch in them.
-async fn version(target: &Target, link: &mut Link) -> Result<Option<i64>, StoreError> {
+/// What a new connection looks at: who may use the tables, the epoch, and whether the server is the one that it was opened on. No
+/// procedure: a later version may have others.
+pub(super) fn greeting() -> String {
+    format!("SELECT version, usable_by, epoch, server = {SERVER} AS here FROM lease_store WHERE id = 1")
+}
+
+/// The two numbers.
+pub(super) fn stamp(row: &Reading<'_>) -> Result<Stamp, StoreError> {
+    Ok(Stamp { version: row.some("version")?, usable_by: row.some("usable_by")? })
+}
+
+/// How old the tables are, if they are there and somebody opened an epoch in them.
+async fn version(target: &Target, link: &mut Link) -> Result<Option<Age>, StoreError> {
     let rows = match link.query("SELECT version, usable_by FROM lease_store WHERE id = 1").await {
         Ok(rows) => rows,
         Err(Error::Server(told)) if told.code == NO_SUCH_TABLE => return Ok(None),
@@ -169,19 +182,7 @@ async fn version(target: &Target, link: &mut Link) -> Result<Option<i64>, StoreE
         }
     };
     let Some(row) = rows.first() else { return Ok(None) };
-    let row = Reading::new(row, &target.place);
-    let (version, usable_by) = (row.some("version")?, row.some("usable_by")?);
-    if usable_by > VERSION {
-        return Err(StoreError::new(
-            ErrorKind::Schema,
-            format!(
-                "{} has tables of version {version}, usable by programs of version {usable_by} or later; this program \
-                 knows version {VERSION}. Use a newer one",
-                target.place
-            ),
-        ));
-    }
-    Ok(Some(version))
+    KNOWN.admit(&target.place, stamp(&Reading::new(row, &target.place))?).map(Some)
 }
 
 #[cfg(test)]

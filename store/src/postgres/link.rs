@@ -19,6 +19,7 @@ use super::failure::{Place, failed, is_too_strict, not_connected};
 use super::options::PostgresOptions;
 use super::schema;
 use crate::owner::random;
+use crate::version::Stamp;
 use crate::{Epoch, ErrorKind, StoreError};
 
 /// Where connections come from, and what is said over them.
@@ -46,7 +47,7 @@ pub(super) struct Link {
 /// What the server said of itself when it was connected to.
 struct Greeting {
     tag: Option<String>,
-    usable_by: i32,
+    found: Stamp,
     epoch: Epoch,
     same_history: bool,
 }
@@ -58,17 +59,7 @@ impl Link {
         let (mut link, tag) = Self::open(target).await?;
         let greeting = link.greet(target).await?;
         link.direct = tag.is_some() && greeting.tag == tag;
-        if greeting.usable_by > schema::VERSION {
-            return Err(StoreError::new(
-                ErrorKind::Schema,
-                format!(
-                    "{} has tables usable by programs of version {} or later; this program knows version {}. Use a newer one",
-                    target.place,
-                    greeting.usable_by,
-                    schema::VERSION
-                ),
-            ));
-        }
+        schema::KNOWN.admit(&target.place, greeting.found)?;
         if !greeting.same_history {
             // Whatever becomes of that, what the connection was made for was not asked.
             link.settle(target, greeting.epoch).await.map_err(StoreError::nothing_changed)?;
@@ -165,12 +156,12 @@ impl Link {
                 format!("{} has no epoch: it was never set up, or was wiped", target.place),
             ));
         };
-        let read = || -> Result<(Option<String>, i32, i64, bool), Error> {
-            Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
+        let read = || -> Result<(Option<String>, Stamp, i64, bool), Error> {
+            Ok((row.try_get(0)?, schema::stamp(row, 1)?, row.try_get(3)?, row.try_get(4)?))
         };
-        let (tag, usable_by, epoch, same_history) =
+        let (tag, found, epoch, same_history) =
             read().map_err(|error| failed(&target.place, doing, error).nothing_changed())?;
-        Ok(Greeting { tag, usable_by, epoch: answer::epoch(&target.place, epoch)?, same_history })
+        Ok(Greeting { tag, found, epoch: answer::epoch(&target.place, epoch)?, same_history })
     }
 
     /// The server is another than the one that `epoch` was opened on, or was set back: what it answered last may be

@@ -1,16 +1,17 @@
 //! The tables and functions, and how a database comes to have them.
 
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
 
 use super::failure::failed;
 use super::link::{Link, Target};
 use crate::decide::EARLIEST_MICROS;
+use crate::version::{Age, Known, Stamp};
 use crate::{ErrorKind, Migration, StoreError};
 
-/// The version of the tables that this program writes. A later version that still admits programs of this one
+/// The versions of the tables that this program writes and uses. A later version that still admits programs of this one
 /// (`usable_by`) may add tables, columns with a default, and functions with a greater number at their end.
-pub(super) const VERSION: i32 = 1;
+pub(super) const KNOWN: Known = Known::alone(1);
 
 const TABLES: &str = include_str!("sql/tables.sql");
 /// Pools: tables and functions.
@@ -54,7 +55,8 @@ pub(super) fn migration(quoted_schema: &str) -> String {
     let script = PARTS.iter().fold(script, |text, (name, part)| text.replace(name, part));
     script
         .replace("{schema}", quoted_schema)
-        .replace("{version}", &VERSION.to_string())
+        .replace("{version}", &KNOWN.writes.version.to_string())
+        .replace("{usable_by}", &KNOWN.writes.usable_by.to_string())
         .replace("{earliest}", &EARLIEST_MICROS.to_string())
 }
 
@@ -62,7 +64,7 @@ pub(super) fn migration(quoted_schema: &str) -> String {
 /// one that the epoch was opened on.
 pub(super) fn greeting(quoted_schema: &str) -> String {
     format!(
-        "SELECT current_setting('lease_machines.tag', true), s.usable_by, s.epoch, \
+        "SELECT current_setting('lease_machines.tag', true), s.version, s.usable_by, s.epoch, \
          s.timeline = {quoted_schema}.lease_timeline_1() AND s.system_identifier = c.system_identifier \
          FROM {quoted_schema}.lease_store AS s, pg_control_system() AS c"
     )
@@ -80,8 +82,7 @@ pub(super) fn acknowledge(quoted_schema: &str) -> String {
 pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
     let (link, _) = Link::open(target).await?;
     let client = link.client();
-    let found = version(target, client).await?;
-    if found.is_some_and(|found| found >= VERSION) {
+    if let Some(Age::Same | Age::Newer) = version(target, client).await? {
         return Ok(Migration::UpToDate);
     }
     encoding(target, client).await?;
@@ -91,8 +92,14 @@ pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
     Ok(Migration::SetUp)
 }
 
-/// The version of the tables, if they are there.
-async fn version(target: &Target, client: &Client) -> Result<Option<i32>, StoreError> {
+/// The two numbers, of which the first stands in this column.
+pub(super) fn stamp(row: &Row, first: usize) -> Result<Stamp, tokio_postgres::Error> {
+    let number = |column| row.try_get::<_, i32>(column).map(i64::from);
+    Ok(Stamp { version: number(first)?, usable_by: number(first + 1)? })
+}
+
+/// How old the tables are, if they are there.
+async fn version(target: &Target, client: &Client) -> Result<Option<Age>, StoreError> {
     let schema = target.options.quoted_schema();
     let doing = "looking for the tables";
     let error = |error| failed(&target.place, doing, error).nothing_changed();
@@ -109,19 +116,7 @@ async fn version(target: &Target, client: &Client) -> Result<Option<i32>, StoreE
         .await
         .map_err(error)?;
     let Some(row) = rows.first() else { return Ok(None) };
-    let (version, usable_by): (i32, i32) =
-        row.try_get(0).and_then(|version| Ok((version, row.try_get(1)?))).map_err(error)?;
-    if usable_by > VERSION {
-        return Err(StoreError::new(
-            ErrorKind::Schema,
-            format!(
-                "{} has tables of version {version}, usable by programs of version {usable_by} or later; this program \
-                 knows version {VERSION}. Use a newer one",
-                target.place
-            ),
-        ));
-    }
-    Ok(Some(version))
+    KNOWN.admit(&target.place, stamp(row, 0).map_err(error)?).map(Some)
 }
 
 /// Labels are any UTF-8; a database in another encoding cannot keep them all.

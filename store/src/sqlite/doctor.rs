@@ -10,7 +10,7 @@ use super::filesystem::{is_in_memory, shared_file_system};
 use super::lane::Worked;
 use super::reader::Reads;
 use super::row::load_base;
-use super::schema::VERSION;
+use super::schema::KNOWN;
 use crate::check;
 use crate::decide::{EARLIEST_MICROS, micros};
 use crate::{Finding, Severity};
@@ -55,12 +55,12 @@ impl Reads {
             self.connection()
                 .query_row("SELECT version FROM lease_store WHERE id = 1", [], |row| row.get(0))?;
         let found = format!("tables of version {version}, SQLite {}", rusqlite::version());
-        Ok(if version == VERSION {
+        let own = KNOWN.writes.version;
+        Ok(if version == own {
             Finding::fine("schema", found)
         } else {
-            let mend = format!(
-                "this program writes version {VERSION}; let all programs on the file be of one version"
-            );
+            let mend =
+                format!("this program writes version {own}; let all programs on the file be of one version");
             Finding::new(Severity::Note, "schema", found, mend)
         })
     }

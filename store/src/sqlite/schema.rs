@@ -6,10 +6,11 @@ use super::attach::Boot;
 use super::failure::{Place, sqlite_error};
 use crate::decide::EARLIEST_MICROS;
 use crate::decide::micros;
+use crate::version::{Known, Stamp};
 use crate::{Epoch, ErrorKind, StoreError};
 
-/// The version of the tables that this program writes.
-pub(super) const VERSION: i64 = 1;
+/// The versions of the tables that this program writes and uses.
+pub(super) const KNOWN: Known = Known::alone(1);
 
 /// A later version that still admits programs of this one (`usable_by`) may add tables, and columns with a default: every
 /// statement names its columns. A row that a program of this version writes anew has those defaults.
@@ -193,8 +194,8 @@ pub(super) fn ensure(
     transaction.execute_batch(TABLES).map_err(error)?;
     transaction
         .execute(
-            "INSERT INTO lease_store VALUES (1, ?1, ?1, ?2, 0, 0, ?3, 0, ?4, 0)",
-            params![VERSION, epoch, boot.identity(), wall as i64],
+            "INSERT INTO lease_store VALUES (1, ?1, ?2, ?3, 0, 0, ?4, 0, ?5, 0)",
+            params![KNOWN.writes.version, KNOWN.writes.usable_by, epoch, boot.identity(), wall as i64],
         )
         .map_err(error)?;
     place.patiently(|| transaction.execute_batch("COMMIT")).map_err(error)?;
@@ -234,27 +235,20 @@ pub(super) fn clock_is_wrong(place: &Place, wall_micros: u64) -> StoreError {
 
 fn check_version(connection: &Connection, place: &Place) -> Result<(), StoreError> {
     // Another process may be turning the new file's journal into a log.
-    let row: Option<(i64, i64)> = place
+    let found: Option<Stamp> = place
         .patiently(|| {
             connection
                 .query_row("SELECT version, usable_by FROM lease_store WHERE id = 1", [], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
+                    Ok(Stamp { version: row.get(0)?, usable_by: row.get(1)? })
                 })
                 .optional()
         })
         .map_err(|error| sqlite_error(place, "reading the version of the tables", error))?;
-    match row {
-        None => Err(StoreError::new(
+    let Some(found) = found else {
+        return Err(StoreError::new(
             ErrorKind::NotSetUp,
             format!("{place} has no epoch: it was never set up, or was wiped"),
-        )),
-        Some((version, usable_by)) if usable_by > VERSION => Err(StoreError::new(
-            ErrorKind::Schema,
-            format!(
-                "{place} has tables of version {version}, usable by programs of version {usable_by} or later; this \
-                 program knows version {VERSION}. Use a newer one"
-            ),
-        )),
-        Some(_) => Ok(()),
-    }
+        ));
+    };
+    KNOWN.admit(place, found).map(drop)
 }

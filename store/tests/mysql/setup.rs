@@ -56,6 +56,7 @@ on_both! {
     an_account_with_the_rights_that_are_printed_uses_a_store_that_was_printed
     what_is_wrong_is_said_without_the_password
     tables_of_another_shape_are_told_from_a_wiped_store
+    a_newer_store_is_used_where_it_admits_this_program_and_refused_where_not
     the_doctor_says_what_is_lax
     the_doctor_names_the_rights_that_an_account_lacks
     the_doctor_sees_a_replica
@@ -142,15 +143,43 @@ fn tables_of_another_shape_are_told_from_a_wiped_store(kind: Kind) {
     let (database, url) = server.fresh();
     server.sql(&database, "ALTER TABLE lease_row CHANGE label tag VARBINARY(1024)");
     assert_eq!(refused(&url).kind(), ErrorKind::Schema);
+}
+
+fn a_newer_store_is_used_where_it_admits_this_program_and_refused_where_not(kind: Kind) {
+    let server = Server::shared(kind);
     let (database, url) = server.fresh();
-    server.sql(&database, "UPDATE lease_store SET version = 9, usable_by = 9");
-    for kind in [refused(&url).kind(), migrate(&url).unwrap_err().kind()] {
-        assert_eq!(kind, ErrorKind::Schema);
+    let numbers = || server.sql(&database, "SELECT CONCAT(version, ' ', usable_by) FROM lease_store");
+    assert_eq!(numbers(), ["1 1"]);
+    let mark = |version: i32, usable_by: i32| {
+        server
+            .sql(&database, &format!("UPDATE lease_store SET version = {version}, usable_by = {usable_by}"));
+    };
+    for (version, usable_by, kind) in [
+        (9, 8, ErrorKind::Schema),
+        (2, 2, ErrorKind::Schema),
+        (1, 0, ErrorKind::Damaged),
+        (1, 2, ErrorKind::Damaged),
+        (0, 0, ErrorKind::Damaged),
+        (-1, -1, ErrorKind::Damaged),
+    ] {
+        mark(version, usable_by);
+        for error in [refused(&url), migrate(&url).unwrap_err()] {
+            assert_eq!((error.kind(), error.undecided()), (kind, Undecided::Refused), "{error}");
+            for word in ["127.0.0.1", &format!("version {version}"), &usable_by.to_string()] {
+                assert!(error.to_string().contains(word), "{error}");
+            }
+        }
     }
     // A later one that still admits this program.
-    server.sql(&database, "UPDATE lease_store SET usable_by = 1; ALTER TABLE lease_row ADD more TEXT");
+    mark(9, 1);
+    server.sql(&database, "ALTER TABLE lease_row ADD more TEXT");
     assert!(granted(&MysqlStore::open(&url).unwrap(), claim("job", 1)).token.value() > 0);
     assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    assert_eq!(numbers(), ["9 1"]);
+    // One that does not says so, and not that something is missing.
+    mark(9, 9);
+    server.sql(&database, "DROP PROCEDURE lease_epoch_1");
+    assert_eq!(refused(&url).kind(), ErrorKind::Schema);
 }
 
 fn the_doctor_says_what_is_lax(kind: Kind) {

@@ -115,17 +115,39 @@ fn tables_of_another_shape_are_told_from_a_wiped_store() {
     let (schema, url) = server.fresh();
     server.sql(&format!("ALTER TABLE {schema}.lease_row RENAME COLUMN label TO tag"));
     assert_eq!(refused(&url).kind(), ErrorKind::Schema);
+}
+
+#[test]
+fn a_newer_store_is_used_where_it_admits_this_program_and_refused_where_not() {
+    let server = Server::shared();
     let (schema, url) = server.fresh();
-    server.sql(&format!("UPDATE {schema}.lease_store SET version = 9, usable_by = 9"));
-    for kind in [refused(&url).kind(), migrate(&url).unwrap_err().kind()] {
-        assert_eq!(kind, ErrorKind::Schema);
+    let numbers = || server.sql(&format!("SELECT version || ' ' || usable_by FROM {schema}.lease_store"));
+    assert_eq!(numbers(), ["1 1"]);
+    let mark = |version: i32, usable_by: i32| {
+        server.sql(&format!("UPDATE {schema}.lease_store SET version = {version}, usable_by = {usable_by}"));
+    };
+    for (version, usable_by, kind) in [
+        (9, 8, ErrorKind::Schema),
+        (2, 2, ErrorKind::Schema),
+        (1, 0, ErrorKind::Damaged),
+        (1, 2, ErrorKind::Damaged),
+        (0, 0, ErrorKind::Damaged),
+        (-1, -1, ErrorKind::Damaged),
+    ] {
+        mark(version, usable_by);
+        for error in [refused(&url), migrate(&url).unwrap_err()] {
+            assert_eq!((error.kind(), error.undecided()), (kind, Undecided::Refused), "{error}");
+            for word in ["postgres://127.0.0.1", &format!("version {version}"), &usable_by.to_string()] {
+                assert!(error.to_string().contains(word), "{error}");
+            }
+        }
     }
     // A later one that still admits this program.
-    server.sql(&format!(
-        "UPDATE {schema}.lease_store SET usable_by = 1; ALTER TABLE {schema}.lease_row ADD more text"
-    ));
+    mark(9, 1);
+    server.sql(&format!("ALTER TABLE {schema}.lease_row ADD more text"));
     assert!(granted(&PostgresStore::open(&url).unwrap(), claim("job", 1)).token.value() > 0);
     assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    assert_eq!(numbers(), ["9 1"]);
 }
 
 /// The first tokens are above the clock: by one that stands at its beginning they would lie below those of the store that

@@ -2,7 +2,7 @@
 INSERT INTO lease_floor (id, floor) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = 1
 //
 INSERT INTO lease_store (id, version, usable_by, epoch, floor, grants_from, stamps_above, server)
-VALUES (1, {version}, {version}, CAST(CAST(CONV(LEFT(SHA2(CONCAT(UUID(), RAND(), RAND(), SYSDATE(6)), 256), 16), 16, 10)
+VALUES (1, {version}, {usable_by}, CAST(CAST(CONV(LEFT(SHA2(CONCAT(UUID(), RAND(), RAND(), SYSDATE(6)), 256), 16), 16, 10)
     AS UNSIGNED) AS SIGNED), 0, 0, 0, {server})
 ON DUPLICATE KEY UPDATE id = 1
 //

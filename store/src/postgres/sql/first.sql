@@ -10,7 +10,7 @@ END $lease$;
 INSERT INTO {schema}.lease_floor (id, floor) VALUES (1, 0) ON CONFLICT DO NOTHING;
 INSERT INTO {schema}.lease_store (id, version, usable_by, epoch, floor, grants_from, stamps_above, system_identifier,
     timeline)
-SELECT 1, {version}, {version}, drawn.epoch, 0, 0, 0, c.system_identifier, {schema}.lease_timeline_1()
+SELECT 1, {version}, {usable_by}, drawn.epoch, 0, 0, 0, c.system_identifier, {schema}.lease_timeline_1()
 FROM pg_control_system() AS c, (
     -- The first eight digits of such a number are random, unlike some of the later ones.
     SELECT ('x' || left(gen_random_uuid()::text, 8) || left(gen_random_uuid()::text, 8))::bit(64)::bigint AS epoch
