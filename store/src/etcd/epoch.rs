@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::hub::{Head, Hub};
 use super::reading::{Epochal, Reading, gets};
-use super::record::{Standing, State};
+use super::record::{Standing, State, lacks_stamp};
 use crate::decide::{EARLIEST_MICROS, LEAP, MAX_TOKEN, micros};
 use crate::url::wrong;
 use crate::{Epoch, Migration, Opening, StoreError};
@@ -87,7 +87,7 @@ impl Hub {
         let known = old.floor.saturating_add(self.greatest_revision()).saturating_add(LEAP);
         let above = opening.above.map_or(0, FencingToken::value);
         let floor = clock()?.max(known).max(above).min(MAX_TOKEN);
-        let new = Standing { epoch: Epoch::draw()?, floor, cluster };
+        let new = Standing { epoch: Epoch::draw()?, floor, cluster, ..old };
         let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
         if opening.old_holders_are_dead {
             let all = DeleteOptions::new().with_prefix();
@@ -108,13 +108,19 @@ impl Hub {
         Epochal::of(&self.keys, first_of(&answer).as_ref(), None).map(|epochal| epochal.standing.epoch)
     }
 
-    /// Sets the store up where it is not.
+    /// Sets the store up where it is not; where it is, it says who may use it from then on.
     pub(super) async fn migrate(&self) -> Result<Migration, StoreError> {
         let deadline = self.link.deadline();
         let look = TxnOp::get(self.keys.standing(), None);
         let (answer, head) = self.transact(Txn::new().and_then([look]), deadline).await?;
         if let Some(kv) = first_of(&answer) {
-            Standing::read(&kv)?;
+            let there = Standing::read(&kv)?;
+            if lacks_stamp(&kv)? {
+                let as_read = Compare::mod_revision(kv.key(), CompareOp::Equal, kv.mod_revision());
+                let put = TxnOp::put(kv.key(), there.write(), None);
+                // Where it is another by now, somebody else did it, or has opened an epoch, which does it as well.
+                self.transact(Txn::new().when([as_read]).and_then([put]), deadline).await?;
+            }
             return Ok(Migration::UpToDate);
         }
         // What is left of a store that has lost its epoch is not granted over at once.
@@ -124,7 +130,7 @@ impl Hub {
         })
         .await?;
         let floor = clock()?.max(if greatest > 0 { greatest.saturating_add(LEAP) } else { 0 });
-        let new = Standing { epoch: Epoch::draw()?, floor, cluster: head.cluster };
+        let new = Standing::new(Epoch::draw()?, floor, head.cluster);
         let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
         if greatest > 0 {
             let lease = self.leases.grant(self.options.limits.max_ttl, deadline).await?;

@@ -8,12 +8,14 @@ use lease_machines::{FencingToken, OwnerId};
 
 use crate::decide::micros;
 use crate::url::query;
+use crate::version::{Known, Stamp};
 use crate::{
     End, Epoch, ErrorKind, HistoryEntry, HoldOutcome, LeaseRef, StoreError, Vacated, VacatedHow, WorkResult,
 };
 
-/// What this program writes. One that is newer and still admits it writes the same number.
-pub(super) const VERSION: u32 = 1;
+/// The versions of what the keys hold that this program writes and uses. A later one that still admits programs of this one may
+/// add keys and fields: a record that this program writes anew is without those.
+const KNOWN: Known = Known::alone(1);
 
 /// Which life of the store it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Standing {
     pub(super) floor: u64,
     /// The cluster that the epoch was opened on.
     pub(super) cluster: u64,
+    /// The version of all that is stored.
+    pub(super) stamp: Stamp,
 }
 
 /// The last token of a resource.
@@ -185,9 +189,15 @@ impl Last {
 }
 
 impl Standing {
+    /// As this program sets a store up.
+    pub(super) const fn new(epoch: Epoch, floor: u64, cluster: u64) -> Self {
+        Self { epoch, floor, cluster, stamp: KNOWN.writes }
+    }
+
     pub(super) fn write(&self) -> String {
         let mut to = Writer::default();
-        to.put("version", VERSION);
+        to.put("version", self.stamp.version);
+        to.put("usable_by", self.stamp.usable_by);
         to.put("epoch", self.epoch);
         to.put("floor", self.floor);
         to.put("cluster", format_args!("{:016x}", self.cluster));
@@ -196,21 +206,30 @@ impl Standing {
 
     pub(super) fn read(kv: &KeyValue) -> Result<Self, StoreError> {
         let from = Reader::of(kv)?;
-        let version = from.number("version")?;
-        if version != u64::from(VERSION) {
-            return Err(StoreError::new(
-                ErrorKind::Schema,
-                format!(
-                    "the store's keys are of version {version}, this program knows {VERSION}: use a newer one"
-                ),
-            ));
-        }
+        let place = Under(kv);
+        let stamp = Stamp::read(&place, from.get("version"), from.get("usable_by"))?;
+        KNOWN.admit(&place, stamp)?;
         Ok(Self {
+            stamp,
             epoch: from.epoch("epoch")?,
             floor: from.number("floor")?,
             cluster: from.need("cluster", |text| u64::from_str_radix(text, 16).ok())?,
         })
     }
+}
+
+/// A store by its key, for errors.
+struct Under<'a>(&'a KeyValue);
+
+impl std::fmt::Display for Under<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the store under {}", String::from_utf8_lossy(self.0.key()))
+    }
+}
+
+/// Whether a store was set up before it said who may use it.
+pub(super) fn lacks_stamp(kv: &KeyValue) -> Result<bool, StoreError> {
+    Ok(Reader::of(kv)?.get("usable_by").is_none())
 }
 
 impl State {

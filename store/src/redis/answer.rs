@@ -64,11 +64,10 @@ pub(super) fn not_set_up() -> StoreError {
     )
 }
 
-/// What a script of another version stores.
-pub(super) fn other_version(found: &str) -> StoreError {
-    let message =
-        format!("the store is of version {found:?}, this program uses version {:?}", super::script::VERSION);
-    StoreError::new(ErrorKind::Schema, message)
+/// What is stored is of another version than when the connection was made.
+pub(super) fn changed_meanwhile(found: &str) -> StoreError {
+    let message = format!("the store was brought to version {found:?} at this moment: ask again");
+    StoreError::new(ErrorKind::Busy, message)
 }
 
 impl Reply {

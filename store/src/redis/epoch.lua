@@ -1,8 +1,9 @@
 -- Setting a store up, and opening a new epoch in it: in all of its buckets at once.
 --
 -- KEYS: all buckets. ARGV: 'migrate' or 'open'; the time, or '' for the server's own; the new epoch; the version of what is
--- stored; the earliest believable time; the longest ttl; the server's run, its place, its former history, and whether it
--- keeps all that it answered; for 'open' the epoch that is to end, a token that was seen, whether the old holders are dead.
+-- stored, as it is there already or is to be; the earliest believable time; the longest ttl; the server's run, its place, its
+-- former history, and whether it keeps all that it answered; who may use that version; for 'open' the epoch that is to end, a
+-- token that was seen, whether the old holders are dead.
 local ask, new, version, earliest, longest = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local GREATEST, LEAP = '9223372036854775807', 4294967296
 
@@ -42,9 +43,13 @@ for index, bucket in ipairs(KEYS) do
   end
 end
 
-if ask == 'migrate' and there == #KEYS and agreed then return {'there', current} end
+if ask == 'migrate' and there == #KEYS and agreed then
+  -- A store from before there was this number.
+  redis.call('HSETNX', KEYS[1], 'u', ARGV[11])
+  return {'there', current}
+end
 if ask == 'open' and there == 0 then return {'none'} end
-if ask == 'open' and there == #KEYS and agreed and current ~= ARGV[11] then return {'there', current} end
+if ask == 'open' and there == #KEYS and agreed and current ~= ARGV[12] then return {'there', current} end
 if now < earliest then return {'clock', digits(now)} end
 
 local floor, more = '0', ''
@@ -52,12 +57,13 @@ if there > 0 then
   -- Whatever ID time was given out ends at most that long after now.
   stamps = greater_of(stamps, digits(now + longest))
   floor = greater_of(beyond(greatest), digits(now))
-  if ask == 'open' then floor = greater_of(floor, ARGV[12]) end
-  local at_once = ask == 'open' and ARGV[13] == '1'
+  if ask == 'open' then floor = greater_of(floor, ARGV[13]) end
+  local at_once = ask == 'open' and ARGV[14] == '1'
   more = digits(now) .. ' ' .. (at_once and '0' or digits(now + longest)) .. ' ' .. (at_once and digits(now) or dead)
 end
 for index, bucket in ipairs(KEYS) do
   redis.call('HSET', bucket, 'e', new, 'f', floor, 'n', digits(counts[index] + 1), 't', '0', 'm', more, 'i', stamps)
 end
-redis.call('HSET', KEYS[1], 'v', version, 's.run', ARGV[7], 's.place', ARGV[8], 's.former', ARGV[9], 's.durable', ARGV[10])
+redis.call('HSET', KEYS[1], 'v', version, 'u', ARGV[11], 's.run', ARGV[7], 's.place', ARGV[8], 's.former', ARGV[9],
+  's.durable', ARGV[10])
 return {'opened', new}

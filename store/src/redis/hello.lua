@@ -1,8 +1,9 @@
 -- Whether this server still has everything that it answered under the store's epoch: asked on every new connection, before
 -- the first decision on it.
 --
--- KEYS: the first bucket. ARGV: the version of what this program stores; the server's run, its place, the history that it
--- followed before it was promoted (or ''), whether it keeps all that it answers, whether its failovers are trusted.
+-- KEYS: the first bucket. ARGV: the version of what is stored, as it was seen just before; the server's run, its place, the
+-- history that it followed before it was promoted (or ''), whether it keeps all that it answers, whether its failovers are
+-- trusted.
 local found = redis.call('HMGET', KEYS[1], 'e', 'v', 's.run', 's.place', 's.former', 's.durable')
 local epoch, version, run, place, former, durable = unpack(found)
 if not epoch then return {'none'} end

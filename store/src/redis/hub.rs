@@ -7,10 +7,10 @@ use lease_machines::{FencingToken, OwnerId};
 use redis::Value;
 use tokio::time::Instant;
 
-use super::answer::{Reply, not_set_up, other_version, text};
+use super::answer::{Reply, changed_meanwhile, not_set_up, text};
 use super::link::{Link, Live, Standing, Target};
 use super::request::{Request, Requests, whole_micros};
-use super::script::{self, BUCKETS, EPOCH, VERSION};
+use super::script::{self, BUCKETS, EPOCH};
 use super::{RedisOptions, server::Server};
 use crate::decide::{EARLIEST_MICROS, LEAP};
 use crate::server::{Here, each};
@@ -216,13 +216,14 @@ impl Hub {
         cmd.arg(what)
             .arg(self.requests.time())
             .arg(Epoch::draw()?.to_string())
-            .arg(VERSION)
+            .arg(live.stamp.version)
             .arg(EARLIEST_MICROS)
             .arg(whole_micros(self.options.limits.max_ttl))
             .arg(&server.run)
             .arg(&server.place)
             .arg(&server.former)
-            .arg(u8::from(server.is_durable()));
+            .arg(u8::from(server.is_durable()))
+            .arg(live.stamp.usable_by);
         for arg in args {
             cmd.arg(arg);
         }
@@ -241,7 +242,11 @@ impl Hub {
                     part(1)
                 ),
             )),
-            "version" => Err(other_version(&part(1))),
+            // The next call looks at it anew.
+            "version" => {
+                self.link.forget(live).await;
+                Err(changed_meanwhile(&part(1)))
+            }
             _ => Err(not_set_up()),
         }
     }

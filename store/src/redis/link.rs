@@ -12,10 +12,11 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::Address;
-use super::answer::{not_set_up, other_version, text};
-use super::script::{self, HELLO, Keys, VERSION};
+use super::answer::{array, changed_meanwhile, not_set_up, text};
+use super::script::{self, HELLO, KNOWN, Keys};
 use super::server::Server;
 use super::{RedisOptions, failure, rights, tls};
+use crate::version::Stamp;
 use crate::{Epoch, ErrorKind, StoreError};
 
 /// Where connections come from.
@@ -41,6 +42,8 @@ pub(super) struct Live {
     connection: MultiplexedConnection,
     over: Arc<AtomicBool>,
     pub(super) server: Arc<Server>,
+    /// What stood there when it was made, and may be used; this program's own where nothing did.
+    pub(super) stamp: Stamp,
     /// Whether the server was found to have kept everything that it answered.
     pub(super) standing: Standing,
 }
@@ -191,8 +194,8 @@ impl Link {
         if let Some(why) = server.unusable().into_iter().next() {
             return Err(StoreError::new(why.kind, format!("{}: {}", self.target, why.found)));
         }
-        load_scripts(&mut connection).await.map_err(|error| self.failed(error))?;
-        let mut live = Live { connection, over, server: Arc::new(server), standing: Standing::Kept };
+        let stamp = self.load_scripts(&mut connection).await?;
+        let mut live = Live { connection, over, server: Arc::new(server), stamp, standing: Standing::Kept };
         live.standing = self.hello(&live).await?;
         Ok(live)
     }
@@ -201,7 +204,7 @@ impl Link {
     async fn hello(&self, live: &Live) -> Result<Standing, StoreError> {
         let server = &live.server;
         let mut cmd = script::call(&HELLO, &[self.keys.bucket(0)]);
-        cmd.arg(VERSION)
+        cmd.arg(live.stamp.version)
             .arg(&server.run)
             .arg(&server.place)
             .arg(&server.former)
@@ -215,8 +218,31 @@ impl Link {
             // The setting up goes through here, too: what needs the store finds out by itself that it is missing.
             "none" | "kept" => Ok(Standing::Kept),
             "lost" => part(1).parse().map(Standing::Lost).map_err(|_| not_set_up()),
-            _ => Err(other_version(&part(1))),
+            _ => Err(changed_meanwhile(&part(1))),
         }
+    }
+
+    /// Tells the server the scripts, and asks it which version of theirs its data is: all of it in one piece.
+    async fn load_scripts(&self, connection: &mut MultiplexedConnection) -> Result<Stamp, StoreError> {
+        let mut pipeline = Pipeline::with_capacity(script::ALL.len() + 1);
+        for script in script::ALL {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text());
+        }
+        pipeline.cmd("HMGET").arg(self.keys.bucket(0)).arg("e").arg("v").arg("u");
+        let answers = connection.send_packed_commands(&pipeline, 0, script::ALL.len() + 1).await;
+        let mut answers = answers.map_err(|error| self.failed(error))?;
+        let found = answers.pop().unwrap_or(Value::Nil);
+        let loaded = answers.into_iter().try_for_each(|answer| answer.extract_error().map(drop));
+        loaded.map_err(|error| self.failed(error))?;
+        let found = found.extract_error().map_err(|error| self.failed(error))?;
+        let part = |index: usize| array(&found).and_then(|parts| parts.get(index)).and_then(text);
+        let (epoch, version, usable_by) = (part(0), part(1), part(2));
+        if epoch.is_none() && version.is_none() {
+            return Ok(KNOWN.writes);
+        }
+        let stamp = Stamp::read(&self.target, version.as_deref(), usable_by.as_deref())?;
+        KNOWN.admit(&self.target, stamp)?;
+        Ok(stamp)
     }
 
     /// Forgets a connection that is no good any more.
@@ -297,16 +323,6 @@ impl Link {
 /// The driver takes an error that the server answers for a value.
 pub(super) async fn asked(connection: &mut MultiplexedConnection, cmd: &Cmd) -> Result<Value, RedisError> {
     connection.send_packed_command(cmd).await.and_then(Value::extract_error)
-}
-
-/// Tells the server the scripts, in one piece.
-async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    let mut pipeline = Pipeline::with_capacity(script::ALL.len());
-    for script in script::ALL {
-        pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text());
-    }
-    let answers = connection.send_packed_commands(&pipeline, 0, script::ALL.len()).await?;
-    answers.into_iter().try_for_each(|answer| answer.extract_error().map(drop))
 }
 
 impl Live {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use redis::Cmd;
 
 use crate::ResourceName;
+use crate::version::Known;
 
 /// A script, and what the server calls it.
 pub(super) struct Script(LazyLock<Told>);
@@ -90,8 +91,11 @@ pub(super) static ALL: [&Script; 12] = [
     &FENCE,
 ];
 
-/// The version of what the scripts store.
-pub(super) const VERSION: &str = "1";
+/// The versions of what the scripts store that this program writes and uses. A later one that still admits programs of this one may
+/// add kinds of fields and keys, and what stands behind the last field of a row: whoever writes a row anew passes that on. A
+/// connection looks at the two numbers (`v` and `u` of the first bucket) when it is made, and not again. So a version that does
+/// not admit this one also takes a field away that each script asks a bucket for: those that are connected hear of it then.
+pub(super) const KNOWN: Known = Known::alone(1);
 
 /// How many hashes the rows are spread over: enough to keep each of a million resources' hashes small, and few enough to
 /// write them all at once.

@@ -14,4 +14,5 @@ mod losses;
 mod members;
 mod refusals;
 mod tls;
+mod versions;
 mod wire;

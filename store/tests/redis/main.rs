@@ -16,4 +16,5 @@ mod slot_mutants;
 mod slots;
 mod support;
 mod tls;
+mod versions;
 mod wire;
