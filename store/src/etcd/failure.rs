@@ -45,6 +45,11 @@ fn of_status(at: &dyn Fn(ErrorKind, String) -> StoreError, status: &Status) -> S
             ),
         )
         .nothing_changed(),
+        // Again, after a new login.
+        _ if OLD_LOGIN.into_iter().any(has) => {
+            at(ErrorKind::Unreachable, format!("its users or roles are being changed ({said})"))
+                .nothing_changed()
+        }
         // It is not passed on to the others.
         _ if has("not supported for learner") => {
             at(ErrorKind::Unreachable, format!("it is a learner, which decides nothing ({said})"))
@@ -70,6 +75,16 @@ fn of_status(at: &dyn Fn(ErrorKind, String) -> StoreError, status: &Status) -> S
             if is_unsent(&why) { told.nothing_changed() } else { told }
         }
     }
+}
+
+/// How a login is told that is older than a change of users or roles: by today's versions, and by 3.4.
+const OLD_LOGIN: [&str; 2] = ["revision of auth store is old", "revision in header is old"];
+
+/// The login is over, after a while or by a restart of the member, or it is older than a change of users or roles: nothing was
+/// done, and a new one is needed.
+pub(super) fn login_is_over(error: &Error) -> bool {
+    let Error::GRpcStatus(status) = error else { return false };
+    ["invalid auth token"].into_iter().chain(OLD_LOGIN).any(|part| status.message().contains(part))
 }
 
 /// Nobody listened, so that nothing was sent.

@@ -7,10 +7,11 @@ use std::{fmt, fs};
 
 use etcd_client::{Certificate, Client, ConnectOptions, Error, TlsOptions, Txn, TxnResponse};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::url::{Members, authority};
 use super::{EtcdOptions, failure};
+use crate::server::{Login, Passwords};
 use crate::url::wrong;
 use crate::{ErrorKind, StoreError};
 
@@ -27,6 +28,7 @@ impl fmt::Display for Place {
 pub(super) struct Link {
     pub(super) place: Place,
     timeout: Duration,
+    connect_timeout: Duration,
     target: Target,
     live: Mutex<Option<Live>>,
     next: AtomicUsize,
@@ -37,6 +39,8 @@ enum Target {
     Members {
         addresses: Vec<String>,
         options: Box<ConnectOptions>,
+        login: Option<Login>,
+        passwords: Option<Passwords>,
     },
     /// The user's own, which connects by itself.
     Client(Box<Client>),
@@ -51,10 +55,7 @@ struct Live {
 impl Link {
     pub(super) fn to(members: &Members, options: &EtcdOptions) -> Result<Self, StoreError> {
         let hosts: Vec<String> = members.hosts.iter().map(|(host, port)| authority(host, *port)).collect();
-        let mut connect = ConnectOptions::new().with_connect_timeout(options.limits.timeout);
-        if let Some((user, password)) = &members.login {
-            connect = connect.with_user(user, password).with_auto_token_refresh(true);
-        }
+        let mut connect = ConnectOptions::new().with_connect_timeout(options.connect_timeout);
         if options.tls {
             connect = connect.with_tls(match &options.authorities {
                 None => TlsOptions::new().with_native_roots(),
@@ -71,7 +72,13 @@ impl Link {
         Ok(Self {
             place: Place(format!("etcd://{}/{}", hosts.join(","), options.namespace).into()),
             timeout: options.limits.timeout,
-            target: Target::Members { addresses, options: Box::new(connect) },
+            connect_timeout: options.connect_timeout,
+            target: Target::Members {
+                addresses,
+                options: Box::new(connect),
+                login: members.login.clone(),
+                passwords: options.passwords.clone(),
+            },
             live: Mutex::new(None),
             next: AtomicUsize::new(0),
         })
@@ -83,6 +90,7 @@ impl Link {
                 format!("etcd, by a client of the program's own, namespace {}", options.namespace).into(),
             ),
             timeout: options.limits.timeout,
+            connect_timeout: options.connect_timeout,
             target: Target::Client(Box::new(client)),
             live: Mutex::new(None),
             next: AtomicUsize::new(0),
@@ -95,7 +103,11 @@ impl Link {
     }
 
     pub(super) async fn transact(&self, txn: Txn, deadline: Instant) -> Result<TxnResponse, StoreError> {
-        self.call(deadline, |mut client| async move { client.txn(txn).await }).await
+        let ask = |mut client: Client| {
+            let txn = txn.clone();
+            async move { client.txn(txn).await }
+        };
+        self.call(deadline, ask).await
     }
 
     /// Its number, and what the server granted.
@@ -129,8 +141,28 @@ impl Link {
         Ok(u64::try_from(found.ttl()).ok().map(Duration::from_secs))
     }
 
-    /// Has one request carried out.
+    /// Has one request carried out. Where its login is over, or older than the last change of the cluster's users and roles,
+    /// nothing was done: it is asked once more under a new one.
     pub(super) async fn call<T, F>(
+        &self,
+        deadline: Instant,
+        request: impl Fn(Client) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let told = match self.send(deadline, &request).await? {
+            Err(error) if failure::login_is_over(&error) => {
+                self.log_in_anew(deadline).await?;
+                self.send(deadline, &request).await?
+            }
+            told => told,
+        };
+        told.map_err(|error| failure::of_call(&self.place, error))
+    }
+
+    /// Has one request carried out that cannot be asked twice.
+    pub(super) async fn call_once<T, F>(
         &self,
         deadline: Instant,
         request: impl FnOnce(Client) -> F,
@@ -138,28 +170,49 @@ impl Link {
     where
         F: Future<Output = Result<T, Error>>,
     {
+        self.send(deadline, request).await?.map_err(|error| failure::of_call(&self.place, error))
+    }
+
+    /// What is connected to from here on logs in when it connects; the program's own client keeps its connection.
+    async fn log_in_anew(&self, deadline: Instant) -> Result<(), StoreError> {
+        let Target::Client(client) = &self.target else { return Ok(()) };
+        match timeout_at(deadline, client.refresh_token()).await {
+            Ok(refreshed) => {
+                refreshed.map_err(|error| failure::of_call(&self.place, error).nothing_changed())
+            }
+            Err(_) => Err(self.late("could not be logged in to", self.timeout).nothing_changed()),
+        }
+    }
+
+    async fn send<T, F>(
+        &self,
+        deadline: Instant,
+        request: impl FnOnce(Client) -> F,
+    ) -> Result<Result<T, Error>, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let live = match timeout_at(deadline, self.live()).await {
             Ok(live) => live.map_err(StoreError::nothing_changed)?,
-            Err(_) => return Err(self.late("could not be connected to").nothing_changed()),
+            Err(_) => return Err(self.late("could not be connected to", self.timeout).nothing_changed()),
         };
         match timeout_at(deadline, request(live.client)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                if failure::ends_connection(&error) {
+            Ok(told) => {
+                let over = |error| failure::ends_connection(error) || failure::login_is_over(error);
+                if told.as_ref().is_err_and(over) {
                     live.over.store(true, Ordering::Release);
                 }
-                Err(failure::of_call(&self.place, error))
+                Ok(told)
             }
             Err(_) => {
                 live.over.store(true, Ordering::Release);
-                Err(self.late("did not answer"))
+                Err(self.late("did not answer", self.timeout))
             }
         }
     }
 
-    fn late(&self, what: &str) -> StoreError {
-        let message = format!("{} {what} within {:?}", self.place, self.timeout);
-        StoreError::new(ErrorKind::Unreachable, message)
+    fn late(&self, what: &str, limit: Duration) -> StoreError {
+        StoreError::new(ErrorKind::Unreachable, format!("{} {what} within {limit:?}", self.place))
     }
 
     async fn live(&self) -> Result<Live, StoreError> {
@@ -174,27 +227,39 @@ impl Link {
 
     /// Connects to the next member that says what it is.
     async fn connect(&self) -> Result<Client, StoreError> {
-        let (addresses, options) = match &self.target {
+        let (addresses, options, login, passwords) = match &self.target {
             Target::Client(client) => return Ok(client.as_ref().clone()),
-            Target::Members { addresses, options } => (addresses, options),
+            Target::Members { addresses, options, login, passwords } => {
+                (addresses, options, login, passwords)
+            }
         };
+        let mut options = options.as_ref().clone();
+        if let Some(Login { user, password }) = login {
+            // Whoever cannot be told a password by anybody was refused when the store was opened.
+            let password = match passwords {
+                Some(passwords) => passwords.ask(&self.place, self.connect_timeout).await?,
+                None => password.clone().unwrap_or_default(),
+            };
+            options = options.with_user(user, password);
+        }
+        // Others may answer where one does not.
+        let share = self.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let limit = share.min(self.connect_timeout);
         let mut failed = None;
         for _ in addresses {
             let next = self.next.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
             let Some(address) = addresses.get(next) else { continue };
-            // Others may answer where this one does not.
-            let share = self.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
             let connecting = async {
-                let mut client = Client::connect([address], Some(options.as_ref().clone())).await?;
+                let mut client = Client::connect([address], Some(options.clone())).await?;
                 client.status().await?;
                 Ok(client)
             };
-            match timeout_at(Instant::now() + share, connecting).await {
+            match timeout(limit, connecting).await {
                 Ok(Ok(client)) => return Ok(client),
                 Ok(Err(error)) => failed = Some(failure::of_call(&self.place, error)),
-                Err(_) => failed = Some(self.late("could not be connected to")),
+                Err(_) => failed = Some(self.late("could not be connected to", limit)),
             }
         }
-        Err(failed.unwrap_or_else(|| self.late("could not be connected to")))
+        Err(failed.unwrap_or_else(|| self.late("could not be connected to", limit)))
     }
 }

@@ -37,7 +37,8 @@ impl EtcdMarks {
         let link = Link::to(&self.members, &self.options)?;
         let fence = EtcdFence::new(&self.options.namespace);
         let answer = self.driver.run(async move {
-            let done = link.call(link.deadline(), |client| async { Ok(work(fence, client).await) }).await?;
+            let done =
+                link.call_once(link.deadline(), |client| async { Ok(work(fence, client).await) }).await?;
             Ok(done.map_err(|error| match error.kind() {
                 // What failed is the cluster. A refusal is about the mark.
                 GuardErrorKind::Database => {

@@ -1,12 +1,13 @@
 //! How a cluster is to be used.
 
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
-use crate::server::{Here, check_namespace};
+use crate::server::{CONNECT_TIMEOUT, Here, Passwords, check_connect_timeout, check_namespace};
 use crate::{Clock, StoreError};
 
 /// Settings of an [`EtcdStore`](super::EtcdStore). Everybody who uses one namespace gives the same.
@@ -14,11 +15,13 @@ use crate::{Clock, StoreError};
 #[must_use]
 pub struct EtcdOptions {
     pub(super) limits: Limits,
+    pub(super) connect_timeout: Duration,
     pub(super) namespace: String,
     pub(super) tls: bool,
     pub(super) authorities: Option<PathBuf>,
     pub(super) trust_failover: bool,
     pub(super) leases_ahead: u8,
+    pub(super) passwords: Option<Passwords>,
     pub(super) here: Here,
 }
 
@@ -26,11 +29,13 @@ impl Default for EtcdOptions {
     fn default() -> Self {
         Self {
             limits: Limits::DEFAULT,
+            connect_timeout: CONNECT_TIMEOUT,
             namespace: Self::NAMESPACE.to_owned(),
             tls: false,
             authorities: None,
             trust_failover: false,
             leases_ahead: 0,
+            passwords: None,
             here: Here::default(),
         }
     }
@@ -49,6 +54,13 @@ impl EtcdOptions {
     /// Every request ends after this long, connecting included (5 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.limits.timeout = timeout;
+        self
+    }
+
+    /// A member that is not connected to after this long is given up (5 s), or after its share of `timeout`, where that is less:
+    /// there may be others.
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
         self
     }
 
@@ -93,6 +105,20 @@ impl EtcdOptions {
         self
     }
 
+    /// Asks for a password at each new connection, in place of one in the URL: for those that are replaced at times, or hold for
+    /// minutes. It is awaited on the store's own thread, on tokio, and has `connect_timeout` to answer: what would block that
+    /// thread belongs on another one. An error makes the request that needed the connection *not done*; it is shown, and the
+    /// password never. A new
+    /// login is made, too, where the cluster takes the last one for old: after a while, and after a change of its users.
+    pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.passwords = Some(Passwords::of(ask));
+        self
+    }
+
     /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
     /// etcd decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -102,6 +128,7 @@ impl EtcdOptions {
 
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.limits.check()?;
+        check_connect_timeout(self.connect_timeout)?;
         check_namespace(&self.namespace)
     }
 }
@@ -110,6 +137,7 @@ impl fmt::Debug for EtcdOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdOptions")
             .field("limits", &self.limits)
+            .field("connect_timeout", &self.connect_timeout)
             .field("namespace", &self.namespace)
             .field("tls", &self.tls)
             .field("authorities", &self.authorities)

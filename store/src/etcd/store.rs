@@ -52,11 +52,21 @@ impl EtcdStore {
     /// [`Configuration`](crate::ErrorKind::Configuration) for a URL or an option that is wrong. It never shows the
     /// password.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let (members, options) = url::parse(url)?;
+        Self::open_with(url, |options| options)
+    }
+
+    /// The same cluster, with other options than its URL says, and those that a URL cannot say.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), also for options out of range.
+    pub fn open_with(url: &str, change: impl FnOnce(EtcdOptions) -> EtcdOptions) -> Result<Self, StoreError> {
+        let (members, options) = url::parse_with(url, change)?;
         Self::start(Link::to(&members, &options)?, options)
     }
 
-    /// A store on a client of the program's own, with its members, TLS and login.
+    /// A store on a client of the program's own, with its members, TLS and login. Where the cluster takes that login for old, it is
+    /// made anew.
     ///
     /// # Errors
     ///

@@ -32,6 +32,13 @@ impl Target {
         Self { opts, options, place }
     }
 
+    /// How to connect now, with the password of this moment.
+    async fn login(&self) -> Result<Opts, StoreError> {
+        let Some(passwords) = &self.options.passwords else { return Ok(self.opts.clone()) };
+        let password = passwords.ask(&self.place, self.options.connect_timeout).await?;
+        Ok(OptsBuilder::from_opts(self.opts.clone()).pass(Some(password)).into())
+    }
+
     pub(super) fn unset(&self) -> StoreError {
         let message = format!("{} has no epoch: it was never set up, or was wiped", self.place);
         StoreError::new(ErrorKind::NotSetUp, message)
@@ -69,7 +76,8 @@ impl Link {
 
     /// Connects, and no more.
     pub(super) async fn open(target: &Target) -> Result<Self, StoreError> {
-        let conn = timeout(target.options.connect_timeout, Conn::new(target.opts.clone()))
+        let login = target.login().await?;
+        let conn = timeout(target.options.connect_timeout, Conn::new(login))
             .await
             .map_err(|_| {
                 let message =

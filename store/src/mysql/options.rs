@@ -1,11 +1,13 @@
 //! How a server is used.
 
+use std::error::Error;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
-use crate::server::Here;
+use crate::server::{CONNECT_TIMEOUT, Here, Passwords, check_connect_timeout};
 use crate::url::wrong;
 use crate::{Clock, StoreError};
 
@@ -17,6 +19,7 @@ pub struct MysqlOptions {
     pub(super) connections: u16,
     pub(super) trust_failover: bool,
     pub(super) tls: Tls,
+    pub(super) passwords: Option<Passwords>,
     pub(super) here: Here,
 }
 
@@ -34,10 +37,11 @@ impl Default for MysqlOptions {
     fn default() -> Self {
         Self {
             limits: Limits::DEFAULT,
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: CONNECT_TIMEOUT,
             connections: 8,
             trust_failover: false,
             tls: Tls::Off,
+            passwords: None,
             here: Here::default(),
         }
     }
@@ -104,6 +108,20 @@ impl MysqlOptions {
         self
     }
 
+    /// Asks for a password at each new connection, in place of one in the URL or in a file: for those that are replaced at
+    /// times, or hold for minutes. It is awaited on the store's own thread, on tokio, and has `connect_timeout` to answer: what
+    /// would block that thread belongs on another one. An error makes the request that needed the connection *not done*; it is
+    /// shown, and the password never. A connection that is there stays as it is.
+    #[must_use]
+    pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.passwords = Some(Passwords::of(ask));
+        self
+    }
+
     /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
     /// The server decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
     #[must_use]
@@ -115,12 +133,7 @@ impl MysqlOptions {
     /// The options, where they are in range.
     pub(super) fn checked(self) -> Result<Self, StoreError> {
         self.limits.check()?;
-        if self.connect_timeout < Duration::from_millis(1) {
-            return Err(wrong(format!(
-                "connect_timeout is {:?}, expected at least 1ms",
-                self.connect_timeout
-            )));
-        }
+        check_connect_timeout(self.connect_timeout)?;
         if self.connections == 0 {
             return Err(wrong("a store has at least one connection, found 0".to_owned()));
         }

@@ -55,6 +55,18 @@ impl MysqlStore {
         Self::start(url::target(url)?)
     }
 
+    /// The same server, with other options than its URL says, and those that a URL cannot say.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), also for options out of range.
+    pub fn open_with(
+        url: &str,
+        change: impl FnOnce(MysqlOptions) -> MysqlOptions,
+    ) -> Result<Self, StoreError> {
+        Self::start(url::target_with(url, change)?)
+    }
+
     /// The server that a driver's options name, which may have a password from wherever the program has it. Their own
     /// settings of TLS count where `options` has none.
     ///

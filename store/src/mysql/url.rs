@@ -1,7 +1,6 @@
 //! From a URL to a server and its options.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mysql_async::OptsBuilder;
 
@@ -41,7 +40,16 @@ const OPTIONS: [&str; 8] = [
 
 /// What a URL says. Nothing of it may be shown but the place.
 pub(super) fn target(url: &str) -> Result<Target, StoreError> {
+    target_with(url, |options| options)
+}
+
+/// The same with other options.
+pub(super) fn target_with(
+    url: &str,
+    change: impl FnOnce(MysqlOptions) -> MysqlOptions,
+) -> Result<Target, StoreError> {
     let Parsed { server, options, passfile, socket } = parse(url)?;
+    let options = change(options).checked()?;
     let (host, port) = server.host()?;
     let login = server.login;
     let found = match login.as_ref().and_then(|login| login.password.as_ref()) {
@@ -90,11 +98,7 @@ pub(super) fn parse(url: &str) -> Result<Parsed, StoreError> {
         // Both spellings are in use.
         let name = name.replace('-', "_");
         options = match name.as_str() {
-            // As a number alone it is in seconds, as for every other program.
-            "connect_timeout" => options.connect_timeout(match value.parse() {
-                Ok(seconds) => Duration::from_secs(seconds),
-                Err(_) => span(&name, value)?,
-            }),
+            "connect_timeout" => options.connect_timeout(span(&name, value)?),
             "connections" => options.connections(value.parse().map_err(|_| {
                 wrong(format!(
                     "option connections: found {value:?}, expected a number from 1 to {}",
@@ -143,6 +147,8 @@ pub(super) fn parse(url: &str) -> Result<Parsed, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

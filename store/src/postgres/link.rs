@@ -52,6 +52,17 @@ struct Greeting {
     same_history: bool,
 }
 
+impl Target {
+    /// How to connect now, with the password of this moment.
+    async fn login(&self) -> Result<Config, StoreError> {
+        let mut config = self.config.clone();
+        if let Some(passwords) = &self.options.passwords {
+            config.password(passwords.ask(&self.place, self.options.connect_timeout).await?);
+        }
+        Ok(config)
+    }
+}
+
 impl Link {
     /// Connects, and looks whether the server has the tables, in a version that this program knows, and the history that
     /// it had.
@@ -70,9 +81,10 @@ impl Link {
     /// Connects, and no more. A direct connection is given a tag, which its server knows then; a pooler refuses it, or
     /// keeps it for itself. That is how a pooler is found out before any statement has been given a name.
     pub(super) async fn open(target: &Target) -> Result<(Self, Option<String>), StoreError> {
+        let login = target.login().await?;
         if !target.options.pooler {
             let tag = format!("{:016x}", random()?);
-            let mut config = target.config.clone();
+            let mut config = login.clone();
             let asked = config.get_options().unwrap_or_default();
             // At a stricter level the functions refuse. Where nobody can ask for one here, each call does: see `unnamed`.
             config.options(format!(
@@ -87,7 +99,7 @@ impl Link {
                 Err(None) => return Err(too_late(target)),
             }
         }
-        match Self::start(target, &target.config).await {
+        match Self::start(target, &login).await {
             Ok(link) => Ok((link, None)),
             Err(Some(error)) => Err(not_connected(&target.place, error)),
             Err(None) => Err(too_late(target)),

@@ -27,7 +27,7 @@ type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, GuardError>> + Send + '
 
 impl PostgresMarks {
     pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
-        let (target, _) = super::store::target(url)?;
+        let (target, _) = super::store::target(url, |options| options)?;
         let driver = Driver::start(target.place.to_string())?;
         Ok(Self { target: Arc::new(target), driver })
     }

@@ -1,11 +1,13 @@
 //! How a server is used.
 
+use std::error::Error;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
-use crate::server::Here;
+use crate::server::{CONNECT_TIMEOUT, Here, Passwords, check_connect_timeout};
 use crate::{Clock, ErrorKind, StoreError};
 
 /// No wait is longer than the server can count in milliseconds.
@@ -22,6 +24,7 @@ pub struct PostgresOptions {
     pub(super) trust_failover: bool,
     pub(super) verify: bool,
     pub(super) root_cert: Option<PathBuf>,
+    pub(super) passwords: Option<Passwords>,
     pub(super) here: Here,
 }
 
@@ -30,12 +33,13 @@ impl Default for PostgresOptions {
         Self {
             schema: "lease_machines".to_owned(),
             limits: Limits::DEFAULT,
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: CONNECT_TIMEOUT,
             connections: 8,
             pooler: false,
             trust_failover: false,
             verify: false,
             root_cert: None,
+            passwords: None,
             here: Here::default(),
         }
     }
@@ -117,6 +121,20 @@ impl PostgresOptions {
         self
     }
 
+    /// Asks for a password at each new connection, in place of one in the URL or in a file: for those that are replaced at
+    /// times, or hold for minutes. It is awaited on the store's own thread, on tokio, and has `connect_timeout` to answer: what
+    /// would block that thread belongs on another one. An error makes the request that needed the connection *not done*; it is
+    /// shown, and the password never. A connection that is there stays as it is.
+    #[must_use]
+    pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.passwords = Some(Passwords::of(ask));
+        self
+    }
+
     /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
     /// The server decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
     #[must_use]
@@ -129,6 +147,7 @@ impl PostgresOptions {
     pub(super) fn checked(self) -> Result<Self, StoreError> {
         let wrong = |message: String| Err(StoreError::new(ErrorKind::Configuration, message));
         self.limits.check()?;
+        check_connect_timeout(self.connect_timeout)?;
         for (name, span) in [("timeout", self.limits.timeout), ("connect_timeout", self.connect_timeout)] {
             if span < Duration::from_millis(1) || span > LONGEST_TIMEOUT {
                 return wrong(format!("{name} is from 1ms to {LONGEST_TIMEOUT:?}, found {span:?}"));

@@ -53,7 +53,19 @@ impl PostgresStore {
     ///
     /// [`Configuration`](crate::ErrorKind::Configuration) for a URL that is wrong. It never shows the password.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let (target, connections) = target(url)?;
+        Self::open_with(url, |options| options)
+    }
+
+    /// The same server, with other options than its URL says, and those that a URL cannot say.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), also for options out of range.
+    pub fn open_with(
+        url: &str,
+        change: impl FnOnce(PostgresOptions) -> PostgresOptions,
+    ) -> Result<Self, StoreError> {
+        let (target, connections) = target(url, change)?;
         Self::start(target, Pool::new(connections), false)
     }
 
@@ -88,7 +100,7 @@ impl PostgresStore {
     ///
     /// As of every call, and [`Permission`](crate::ErrorKind::Permission) where the role may not create a schema.
     pub fn migrate(url: &str) -> Result<Migration, StoreError> {
-        let (target, _) = target(url)?;
+        let (target, _) = target(url, |options| options)?;
         Driver::start(target.place.to_string())?.block(async move { schema::migrate(&target).await })
     }
 
@@ -353,9 +365,15 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-pub(super) fn target(url: &str) -> Result<(Target, u16), StoreError> {
+pub(super) fn target(
+    url: &str,
+    change: impl FnOnce(PostgresOptions) -> PostgresOptions,
+) -> Result<(Target, u16), StoreError> {
     let url::Parsed { mut config, options, passfile } = url::parse(url)?;
-    passwords::add(&mut config, passfile.as_deref());
+    let options = change(options).checked()?;
+    if options.passwords.is_none() {
+        passwords::add(&mut config, passfile.as_deref());
+    }
     let connections = options.connections;
     Ok((target_of(config, options)?, connections))
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -57,11 +56,7 @@ pub(super) fn parse(url: &str) -> Result<Parsed, StoreError> {
         }
         options = match name {
             "schema" => options.schema(value),
-            // As a number alone it is in seconds, as for every other program.
-            "connect_timeout" => options.connect_timeout(match value.parse() {
-                Ok(seconds) => Duration::from_secs(seconds),
-                Err(_) => span(name, &value)?,
-            }),
+            "connect_timeout" => options.connect_timeout(span(name, &value)?),
             "connections" => options.connections(value.parse().map_err(|_| {
                 wrong(format!(
                     "option connections: found {value:?}, expected a number from 1 to {}",

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::limits::Limits;
 use crate::open::Engine;
 use crate::server::{Login, ServerUrl};
-use crate::url::{flag, unknown_option, wrong};
+use crate::url::{flag, span, unknown_option, wrong};
 
 /// Where a server listens, and how to log in. Shown without the password.
 #[derive(Clone)]
@@ -35,15 +35,25 @@ const SCHEMES: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 
 const SHAPE: &str = "[user:password@]host[:port][/database]?options";
 
-const OPTIONS: [&str; 3] = ["namespace", "replicas", "trust_failover"];
+const OPTIONS: [&str; 4] = ["namespace", "connect_timeout", "replicas", "trust_failover"];
 
 /// Understands `redis://[[user]:password@]host[:port][/database]`, `rediss://` with TLS, `valkey://`, `valkeys://`.
 pub(super) fn from_url(url: &str) -> Result<(Address, RedisOptions), StoreError> {
+    from_url_with(url, |options| options)
+}
+
+/// The same with other options: a user without a password may be one for whom it is asked.
+pub(super) fn from_url_with(
+    url: &str,
+    change: impl FnOnce(RedisOptions) -> RedisOptions,
+) -> Result<(Address, RedisOptions), StoreError> {
     const PORT: u16 = 6379;
     let url = ServerUrl::parse(url, &SCHEMES, SHAPE)?;
     let shape = |what: &str| wrong(format!("found {what}; expected {}://{SHAPE}", url.scheme));
+    let options = change(options(&url)?);
     let (user, password) = match &url.login {
         None => (None, None),
+        Some(Login { user, password: None }) if options.passwords.is_some() => (Some(user.clone()), None),
         Some(Login { password: None, .. }) => return Err(shape("a user without a password before the @")),
         Some(Login { user, password }) => (Some(user.clone()), password.clone()),
     };
@@ -58,7 +68,7 @@ pub(super) fn from_url(url: &str) -> Result<(Address, RedisOptions), StoreError>
     let (host, port) = url.host()?;
     let (user, password) = (some(user), some(password));
     let (port, tls) = (port.unwrap_or(PORT), matches!(url.scheme.as_str(), "rediss" | "valkeys"));
-    Ok((Address { host, port, tls, user, password, database }, options(&url)?))
+    Ok((Address { host, port, tls, user, password, database }, options))
 }
 
 fn options(url: &ServerUrl) -> Result<RedisOptions, StoreError> {
@@ -69,6 +79,7 @@ fn options(url: &ServerUrl) -> Result<RedisOptions, StoreError> {
         }
         options = match name.as_str() {
             "namespace" => options.namespace(value),
+            "connect_timeout" => options.connect_timeout(span(name, value)?),
             "replicas" => options.replicas(value.parse().map_err(|_| {
                 wrong(format!("option replicas: found {value:?}, expected a number from 0 to 64"))
             })?),
@@ -80,11 +91,12 @@ fn options(url: &ServerUrl) -> Result<RedisOptions, StoreError> {
 }
 
 impl Address {
-    pub(super) fn login(&self) -> RedisConnectionInfo {
+    /// How to log in, by the password that somebody was asked for where there is one.
+    pub(super) fn login(&self, asked: Option<String>) -> RedisConnectionInfo {
         RedisConnectionInfo {
             db: self.database,
             username: self.user.clone(),
-            password: self.password.clone(),
+            password: asked.or_else(|| self.password.clone()),
             protocol: ProtocolVersion::RESP2,
         }
     }
@@ -106,6 +118,8 @@ impl fmt::Debug for Address {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -121,6 +135,21 @@ mod tests {
         let (address, options) = from_url("redis://u:secret@h?namespace=x&history=off&replicas=2").unwrap();
         assert_eq!((address.user.as_deref(), address.password.as_deref()), (Some("u"), Some("secret")));
         assert_eq!((options.namespace.as_str(), options.limits.history, options.replicas), ("x", None, 2));
+        let (_, options) = from_url("redis://h?connect_timeout=2").unwrap();
+        assert_eq!(options.connect_timeout, Duration::from_secs(2));
+        let (_, options) = from_url("redis://h?connect_timeout=300ms").unwrap();
+        assert_eq!(options.connect_timeout, Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_user_without_a_password_is_one_for_whom_it_is_asked() {
+        let ask =
+            |options: RedisOptions| options.password_from(|| async { Ok::<_, StoreError>("s3cret".into()) });
+        let (address, options) = from_url_with("redis://app@h", ask).unwrap();
+        assert_eq!((address.user.as_deref(), address.password.as_deref()), (Some("app"), None));
+        assert_eq!(address.login(Some("s3cret".into())).password.as_deref(), Some("s3cret"));
+        assert!(!format!("{options:?}").contains("s3cret"));
+        assert!(from_url("redis://app@h").is_err());
     }
 
     #[test]
@@ -130,6 +159,7 @@ mod tests {
             ("redis://secret@h", "a user without a password"),
             ("redis://u:secret@h,i", "2 hosts"),
             ("redis://u:secret@h?history=0", "option history"),
+            ("redis://u:secret@h?connect_timeout=soon", "option connect_timeout"),
             ("redis://u:secret@h?shard=1", "has no option"),
         ] {
             let error = from_url(url).unwrap_err().to_string();

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
 use super::answer::{array, changed_meanwhile, not_set_up, text};
@@ -97,29 +98,49 @@ impl Link {
         };
         match timeout_at(deadline, connecting).await {
             Ok(live) => live.map_err(StoreError::nothing_changed),
-            Err(_) => Err(self.late("could not be connected to").nothing_changed()),
+            Err(_) => {
+                let timeout = self.options.limits.timeout;
+                Err(self.late("could not be connected to", timeout).nothing_changed())
+            }
         }
     }
 
-    fn late(&self, what: &str) -> StoreError {
-        let message = format!("{} {what} within {:?}", self.target, self.options.limits.timeout);
-        StoreError::new(ErrorKind::Unreachable, message)
+    fn late(&self, what: &str, limit: Duration) -> StoreError {
+        StoreError::new(ErrorKind::Unreachable, format!("{} {what} within {limit:?}", self.target))
+    }
+
+    fn unanswered(&self) -> StoreError {
+        self.late("did not answer", self.options.limits.timeout)
     }
 
     fn failed(&self, error: RedisError) -> StoreError {
         failure::of_call(&self.target, error)
     }
 
+    /// One that may be decided on. A server that takes a connection, and then says nothing, is not there either.
     async fn connect(&self) -> Result<Live, StoreError> {
         let over = Arc::new(AtomicBool::new(false));
-        let connection = self.open(&over).await?;
-        self.look_over(connection, over).await
+        let limit = self.options.connect_timeout;
+        let connecting = async {
+            let connection = self.open(&over).await?;
+            self.look_over(connection, Arc::clone(&over)).await
+        };
+        timeout(limit, connecting)
+            .await
+            .unwrap_or_else(|_| Err(self.late("could not be connected to", limit)))
     }
 
     /// A connection on which nothing was asked yet.
     async fn open(&self, over: &Arc<AtomicBool>) -> Result<MultiplexedConnection, StoreError> {
+        let asked = match &self.options.passwords {
+            None => None,
+            Some(passwords) => Some(passwords.ask(&self.target, self.options.connect_timeout).await?),
+        };
         match &self.target {
             Target::Client(client) => {
+                let mut to = client.get_connection_info().clone();
+                to.redis.password = asked.or(to.redis.password);
+                let client = redis::Client::open(to).map_err(|error| self.failed(error))?;
                 client.get_multiplexed_async_connection().await.map_err(|error| self.failed(error))
             }
             Target::Address(address) => {
@@ -128,13 +149,14 @@ impl Link {
                         let message = format!("{}: cannot connect: {error}", self.target);
                         StoreError::new(ErrorKind::Unreachable, message).with_source(error)
                     })?;
+                let login = address.login(asked);
                 // A decision is one small packet, and waits for its answer.
                 let _ = stream.set_nodelay(true);
                 if address.tls {
                     let stream = tls::wrap(stream, &address.host).await?;
-                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, over)
+                    self.drive(MultiplexedConnection::new(&login, stream).await, over)
                 } else {
-                    self.drive(MultiplexedConnection::new(&address.login(), stream).await, over)
+                    self.drive(MultiplexedConnection::new(&login, stream).await, over)
                 }
             }
         }
@@ -174,14 +196,17 @@ impl Link {
     /// For the doctor, on a connection of its own: one for decisions is not to be had where something is wrong.
     pub(super) async fn examine(&self, deadline: Instant) -> Result<Examined, StoreError> {
         let examining = async {
-            let mut connection = self.open(&Arc::default()).await?;
+            let limit = self.options.connect_timeout;
+            let opened = timeout(limit, self.open(&Arc::default())).await;
+            let mut connection =
+                opened.unwrap_or_else(|_| Err(self.late("could not be connected to", limit)))?;
             let server = self.server(&mut connection).await?;
             let time = asked(&mut connection, &redis::cmd("TIME")).await.ok();
             let lacking = rights::lacking(&mut connection, &self.keys).await;
             Ok(Examined { server, time, lacking })
         };
         let examined = timeout_at(deadline, examining).await;
-        examined.unwrap_or_else(|_| Err(self.late("did not answer"))).map_err(StoreError::nothing_changed)
+        examined.unwrap_or_else(|_| Err(self.unanswered())).map_err(StoreError::nothing_changed)
     }
 
     /// What kind of server it is, and whether it still has what it answered.
@@ -314,7 +339,7 @@ impl Link {
             Err(_) => {
                 // Whatever was asked on it after this would only wait behind it.
                 live.over.store(true, Ordering::Release);
-                Err(self.late("did not answer"))
+                Err(self.unanswered())
             }
         }
     }

@@ -1,11 +1,12 @@
 //! How a server is to be used.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::Limits;
-use crate::server::check_namespace;
+use crate::server::{CONNECT_TIMEOUT, Passwords, check_connect_timeout, check_namespace};
 use crate::url::wrong;
 use crate::{Clock, StoreError};
 
@@ -15,8 +16,10 @@ use crate::{Clock, StoreError};
 pub struct RedisOptions {
     pub(super) namespace: String,
     pub(super) limits: Limits,
+    pub(super) connect_timeout: Duration,
     pub(super) replicas: u32,
     pub(super) trust_failover: bool,
+    pub(super) passwords: Option<Passwords>,
     pub(super) clock: Option<Arc<dyn Clock>>,
 }
 
@@ -25,8 +28,10 @@ impl Default for RedisOptions {
         Self {
             namespace: Self::NAMESPACE.to_owned(),
             limits: Limits::DEFAULT,
+            connect_timeout: CONNECT_TIMEOUT,
             replicas: 0,
             trust_failover: false,
+            passwords: None,
             clock: None,
         }
     }
@@ -51,6 +56,12 @@ impl RedisOptions {
     /// Every request ends after this long, connecting included (5 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.limits.timeout = timeout;
+        self
+    }
+
+    /// A connection that is not there after this long is given up (5 s); never longer than the request that needs it.
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
         self
     }
 
@@ -80,6 +91,19 @@ impl RedisOptions {
         self
     }
 
+    /// Asks for a password at each new connection, in place of one in the URL: for those that are replaced at times, or hold for
+    /// minutes. It is awaited on the store's own thread, on tokio, and has `connect_timeout` to answer: what would block that
+    /// thread belongs on another one. An error makes the request that needed the connection *not done*; it is shown, and the
+    /// password never. A connection that is there stays as it is.
+    pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.passwords = Some(Passwords::of(ask));
+        self
+    }
+
     /// A clock to decide by instead of the server's, for tests: everybody on the namespace must use the same. What is
     /// asked of it is its wall.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -90,6 +114,7 @@ impl RedisOptions {
     pub(super) fn check(&self) -> Result<(), StoreError> {
         check_namespace(&self.namespace)?;
         self.limits.check()?;
+        check_connect_timeout(self.connect_timeout)?;
         if self.replicas > 64 {
             return Err(wrong(format!("option replicas: found {}, expected at most 64", self.replicas)));
         }
@@ -102,6 +127,7 @@ impl fmt::Debug for RedisOptions {
         f.debug_struct("RedisOptions")
             .field("namespace", &self.namespace)
             .field("limits", &self.limits)
+            .field("connect_timeout", &self.connect_timeout)
             .field("replicas", &self.replicas)
             .field("trust_failover", &self.trust_failover)
             .finish_non_exhaustive()

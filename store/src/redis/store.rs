@@ -51,7 +51,8 @@ impl RedisStore {
         Self::start(Target::Address(address), options)
     }
 
-    /// A store on the user's own client, with its TLS and its login.
+    /// A store on the user's own client, with its TLS and its login; a password of the options' own takes the place of the
+    /// client's.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl RedisStore {
         Self::start(Target::Client(client), options)
     }
 
-    /// The same server, with other options than its URL says.
+    /// The same server, with other options than its URL says, and those that a URL cannot say.
     ///
     /// # Errors
     ///
@@ -69,8 +70,8 @@ impl RedisStore {
         url: &str,
         change: impl FnOnce(RedisOptions) -> RedisOptions,
     ) -> Result<Self, StoreError> {
-        let (address, options) = address::from_url(url)?;
-        Self::start(Target::Address(address), change(options))
+        let (address, options) = address::from_url_with(url, change)?;
+        Self::start(Target::Address(address), options)
     }
 
     fn start(target: Target, options: RedisOptions) -> Result<Self, StoreError> {

@@ -1,10 +1,11 @@
-//! What the stores on servers share: the thread on which their connections live, URLs with a login, TLS, and looking again
-//! until a resource is free. What is said to a server, and what its answers mean, is each engine's own.
+//! What the stores on servers share: the thread on which their connections live, what a new connection needs, URLs with a login,
+//! TLS, and looking again until a resource is free. What is said to a server, and what its answers mean, is each engine's own.
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
 mod causes;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod claims;
+mod connecting;
 mod driver;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "etcd"))]
 mod each;
@@ -23,6 +24,7 @@ mod url;
 pub(crate) use causes::with_causes;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) use claims::{ONE_SLOT_AN_OWNER, claim, not_granted};
+pub(crate) use connecting::{CONNECT_TIMEOUT, Passwords, check_connect_timeout};
 pub(crate) use driver::Driver;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "etcd"))]
 pub(crate) use each::each;

@@ -4,15 +4,20 @@
 #[path = "../servers/mod.rs"]
 mod servers;
 
+#[path = "../common/black_hole.rs"]
+mod black_hole;
 mod conformance;
 mod faults;
 mod fence;
 #[path = "../common/short.rs"]
 mod help;
 mod life;
+mod logins;
 mod losses;
 mod members;
 mod refusals;
+#[path = "../common/rotating.rs"]
+mod rotating;
 mod tls;
 mod versions;
 mod wire;

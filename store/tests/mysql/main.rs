@@ -5,8 +5,11 @@
 #[path = "../servers/mod.rs"]
 mod servers;
 
+#[path = "../common/black_hole.rs"]
+mod black_hole;
 mod blocked;
 mod conformance;
+mod connecting;
 mod crashes;
 mod durable;
 mod fence;
@@ -15,6 +18,8 @@ mod hostile;
 mod marks;
 #[path = "../common/page.rs"]
 mod page;
+#[path = "../common/rotating.rs"]
+mod rotating;
 mod setup;
 mod slots;
 mod tls;

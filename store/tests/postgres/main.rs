@@ -5,8 +5,11 @@
 #[path = "../servers/mod.rs"]
 mod servers;
 
+#[path = "../common/black_hole.rs"]
+mod black_hole;
 mod blocked;
 mod conformance;
+mod connecting;
 mod crashes;
 mod fence;
 #[path = "../common/short.rs"]
@@ -20,6 +23,8 @@ mod nonsense;
 #[path = "../common/page.rs"]
 mod page;
 mod pooler;
+#[path = "../common/rotating.rs"]
+mod rotating;
 mod setup;
 mod slots;
 mod standby;
