@@ -1,5 +1,6 @@
 //! What all calls of a store share: calling a procedure, and noticing that the server is another one.
 
+use std::error::Error as _;
 use std::future::Future;
 use std::time::{Duration, Instant as Begun};
 
@@ -28,12 +29,18 @@ const MOST: Duration = Duration::from_secs(1);
 pub(super) struct Hub {
     pub(super) target: Target,
     pool: Pool<Link>,
+    /// There is one connection, the user's own; no other is made.
+    lent: bool,
 }
 
 impl Hub {
     pub(super) fn new(target: Target) -> Self {
         let pool = Pool::new(target.options.connections);
-        Self { target, pool }
+        Self { target, pool, lent: false }
+    }
+
+    pub(super) fn of(target: Target, link: Link) -> Self {
+        Self { target, pool: Pool::of(link), lent: true }
     }
 
     /// When a call that begins now has to be answered: all that is asked for it, together.
@@ -45,9 +52,16 @@ impl Hub {
     pub(super) async fn take(&self, until: Instant) -> Result<Taken<Link>, StoreError> {
         let taking = async {
             loop {
-                let mut taken = self.pool.take(|_| false, || Link::connect(&self.target)).await?;
-                if taken.link.is_usable().await {
-                    return Ok(taken);
+                let mut taken = self.pool.take(|_| false, || self.connect()).await?;
+                if !taken.link.is_usable().await {
+                    continue;
+                }
+                match taken.link.make_fit(&self.target).await {
+                    Ok(()) => return Ok(taken),
+                    Err(unfit) => {
+                        self.keep_lent(taken, unfit.source());
+                        return Err(unfit);
+                    }
                 }
             }
         };
@@ -60,6 +74,25 @@ impl Hub {
             return Err(late());
         }
         timeout_at(until, taking).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn connect(&self) -> Result<Link, StoreError> {
+        if self.lent {
+            let message =
+                format!("the connection to {} that was lent to this store is closed", self.target.place);
+            return Err(StoreError::new(ErrorKind::Unreachable, message).nothing_changed());
+        }
+        Link::connect(&self.target).await
+    }
+
+    /// There is no other than one that was lent. Where the server itself said what went wrong it is still there, and made fit
+    /// again before it is used.
+    fn keep_lent(&self, mut taken: Taken<Link>, cause: Option<&(dyn std::error::Error + 'static)>) {
+        let told: Option<&Error> = cause.and_then(|cause| cause.downcast_ref());
+        if self.lent && matches!(told, None | Some(Error::Server(_))) {
+            taken.link.is_unfit();
+            self.pool.put_back(taken);
+        }
     }
 
     /// Calls a procedure. A connection on which anything went wrong is not used again: a transaction may be open there.
@@ -87,7 +120,10 @@ impl Hub {
                     format!("{place} did not answer within {timeout:?}"),
                 ))
             }
-            Ok(Err(error)) => Err(failed(place, "deciding", error)),
+            Ok(Err(error)) => {
+                self.keep_lent(taken, Some(&error));
+                Err(failed(place, "deciding", error))
+            }
             Ok(Ok(rows)) => {
                 self.pool.put_back(taken);
                 Ok(rows)
@@ -233,6 +269,13 @@ impl Hub {
         let until = self.until();
         let examined = self.in_limit(until, "say what it is set to", async {
             // One for decisions looks for the tables first. A replica does not get past that, nor an account without rights.
+            if self.lent {
+                let mut taken = self.pool.take(|_| false, || self.connect()).await?;
+                let found = super::doctor::examine(&self.target, &mut taken.link).await;
+                let cause = found.as_ref().err().and_then(|error| error.source());
+                self.keep_lent(taken, cause);
+                return found;
+            }
             let mut link = Link::open(&self.target).await?;
             super::doctor::examine(&self.target, &mut link).await
         });

@@ -49,6 +49,8 @@ impl Target {
 pub(super) struct Link {
     conn: Conn,
     used: Instant,
+    /// Its session is set, and the tables were looked at.
+    fit: bool,
 }
 
 impl Link {
@@ -60,7 +62,36 @@ impl Link {
     /// was.
     pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
         let mut link = Self::open(target).await?;
-        let rows = link
+        link.look_over(target).await?;
+        Ok(link)
+    }
+
+    /// A connection of the program's own.
+    pub(super) fn of(conn: Conn) -> Self {
+        Self { conn, used: Instant::now(), fit: false }
+    }
+
+    /// The same for one that was lent. Whatever was set or begun on it is over then.
+    pub(super) async fn make_fit(&mut self, target: &Target) -> Result<(), StoreError> {
+        if self.fit {
+            return Ok(());
+        }
+        let anew = async {
+            self.conn.reset().await?;
+            self.conn.query_drop("SET NAMES utf8mb4").await
+        };
+        anew.await
+            .map_err(|error| failed(&target.place, "resetting the session", error).nothing_changed())?;
+        self.look_over(target).await
+    }
+
+    /// A request on it failed: nobody knows what is open there.
+    pub(super) fn is_unfit(&mut self) {
+        self.fit = false;
+    }
+
+    async fn look_over(&mut self, target: &Target) -> Result<(), StoreError> {
+        let rows = self
             .query(&format!("{};{}", settings(target), schema::greeting()))
             .await
             .map_err(|error| failed(&target.place, "looking for the tables", error).nothing_changed())?;
@@ -69,9 +100,10 @@ impl Link {
         schema::KNOWN.admit(&target.place, schema::stamp(&row)?)?;
         if !row.truth("here")? {
             let epoch = row.epoch("epoch")?;
-            link.settle(target, epoch).await?;
+            self.settle(target, epoch).await?;
         }
-        Ok(link)
+        self.fit = true;
+        Ok(())
     }
 
     /// Connects, and no more.
@@ -85,7 +117,7 @@ impl Link {
                 StoreError::new(ErrorKind::Unreachable, message).nothing_changed()
             })?
             .map_err(|error| not_connected(&target.place, error))?;
-        Ok(Self { conn, used: Instant::now() })
+        Ok(Self::of(conn))
     }
 
     /// Whether it can be used again. Only one that was idle for long is asked.

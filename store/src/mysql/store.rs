@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
-use mysql_async::{Opts, OptsBuilder};
+use mysql_async::{Conn, Opts, OptsBuilder};
 
 use super::answer::{self, shown};
 use super::call::{Call, bits, number, some_bits, some_text, span, text, truth};
 use super::hub::Hub;
-use super::link::Target;
+use super::link::{Link, Target};
 use super::options::MysqlOptions;
 use super::{schema, tls, url};
 use crate::codes::result_code;
@@ -74,18 +74,26 @@ impl MysqlStore {
     ///
     /// [`Configuration`](crate::ErrorKind::Configuration) for options out of range.
     pub fn from_opts(opts: Opts, options: MysqlOptions) -> Result<Self, StoreError> {
-        let options = options.checked()?;
-        let place = format!(
-            "mysql://{}:{}/{}",
-            opts.ip_or_hostname(),
-            opts.tcp_port(),
-            opts.db_name().unwrap_or_default()
-        );
+        let (options, place) = (options.checked()?, place_of(&opts));
         let mut opts = OptsBuilder::from_opts(opts);
         if let Some(tls) = tls::of(&options.tls)? {
             opts = opts.ssl_opts(tls);
         }
         Self::start(Target::new(opts, options, place))
+    }
+
+    /// A connection of the program's own, to the database that has the tables. It belongs to the runtime that it was made on, which
+    /// has to go on running. When it is first used its session is reset, and what is open on it is rolled back. Once it is
+    /// closed, every call is *not done*.
+    ///
+    /// # Errors
+    ///
+    /// [`Configuration`](crate::ErrorKind::Configuration) for options out of range.
+    pub fn from_conn(conn: Conn, options: MysqlOptions) -> Result<Self, StoreError> {
+        let (options, opts) = (options.checked()?, conn.opts().clone());
+        let place = place_of(&opts);
+        let target = Target::new(OptsBuilder::from_opts(opts), options, place);
+        Self::on(Hub::of(target, Link::of(conn)))
     }
 
     /// Adds the tables and procedures to the database that a URL names, and opens an epoch. Nothing is changed where they
@@ -110,11 +118,16 @@ impl MysqlStore {
     }
 
     fn start(target: Target) -> Result<Self, StoreError> {
+        Self::on(Hub::new(target))
+    }
+
+    fn on(hub: Hub) -> Result<Self, StoreError> {
+        let target = &hub.target;
         let mut capabilities = Capabilities::all("mysql", target.options.limits.max_ttl);
         capabilities.history = target.options.limits.history.is_some();
         capabilities.wakes_waiters = false;
         let driver = Driver::start(target.place.clone())?;
-        Ok(Self { hub: Arc::new(Hub::new(target)), driver, capabilities })
+        Ok(Self { hub: Arc::new(hub), driver, capabilities })
     }
 
     /// Has something done on the store's own thread.
@@ -162,6 +175,12 @@ impl MysqlStore {
             Err(error) => Box::pin(async { Err(error) }),
         }
     }
+}
+
+/// The server and the database that a driver's options name, for people.
+fn place_of(opts: &Opts) -> String {
+    let database = opts.db_name().unwrap_or_default();
+    format!("mysql://{}:{}/{database}", opts.ip_or_hostname(), opts.tcp_port())
 }
 
 impl Store for MysqlStore {

@@ -81,6 +81,10 @@ fn meaning(code: &SqlState) -> (ErrorKind, &'static str) {
             (ErrorKind::Permission, "")
         }
         SqlState::INVALID_CATALOG_NAME => (ErrorKind::Configuration, ""),
+        // A store begins none that it does not end.
+        SqlState::IN_FAILED_SQL_TRANSACTION => {
+            (ErrorKind::Configuration, "the connection is in a transaction that was begun before: ")
+        }
         SqlState::DISK_FULL => (ErrorKind::Storage, "its disk is full, make room: "),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => (ErrorKind::Damaged, ""),
         _ if is_too_strict(code) => (ErrorKind::Configuration, TOO_STRICT),

@@ -30,8 +30,18 @@ impl Hub {
         Instant::now() + self.target.options.limits.timeout
     }
 
-    /// Waits for a connection, or makes it.
+    /// Waits for a connection, or makes it. One that was lent is looked at when it is first used.
     pub(super) async fn take(&self) -> Result<Taken<Link>, StoreError> {
+        let taken = self.take_unseen().await?;
+        if let Err(unfit) = taken.link.make_fit(&self.target).await {
+            self.pool.put_back(taken);
+            return Err(unfit);
+        }
+        Ok(taken)
+    }
+
+    /// One that was lent as it is.
+    async fn take_unseen(&self) -> Result<Taken<Link>, StoreError> {
         let connect = || async {
             if self.lent {
                 let message =
@@ -233,7 +243,7 @@ impl Hub {
         let (target, until) = (&self.target, self.until());
         let examined = timeout_at(until, async {
             if self.lent {
-                let taken = self.take().await?;
+                let taken = self.take_unseen().await?;
                 let found = examine(target, &taken.link, None).await;
                 self.pool.put_back(taken);
                 return found;

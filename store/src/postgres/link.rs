@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::answer;
@@ -39,6 +39,8 @@ pub(super) struct Link {
     prepared: Mutex<HashMap<Call, Statement>>,
     /// The session's transactions are stricter than READ COMMITTED.
     strict: AtomicBool,
+    /// It was looked over. One that was lent is when it is first used.
+    fit: AtomicBool,
     /// The server has answered without the standbys that it was set to wait for.
     unsynced: Arc<AtomicBool>,
     task: Option<AbortHandle>,
@@ -68,14 +70,50 @@ impl Link {
     /// it had.
     pub(super) async fn connect(target: &Target) -> Result<Self, StoreError> {
         let (mut link, tag) = Self::open(target).await?;
-        let greeting = link.greet(target).await?;
-        link.direct = tag.is_some() && greeting.tag == tag;
+        let told = link.look_over(target).await?;
+        link.direct = tag.is_some() && told == tag;
+        Ok(link)
+    }
+
+    /// The same for one that was lent, once: with what others may have set or begun on it.
+    pub(super) async fn make_fit(&self, target: &Target) -> Result<(), StoreError> {
+        if self.fit.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let told = self.client.simple_query(schema::SESSION).await;
+        let told =
+            told.map_err(|error| failed(&target.place, "looking at the session", error).nothing_changed())?;
+        let is = |column: usize| {
+            let yes = |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(column) == Some("t"));
+            told.iter().any(yes)
+        };
+        let unfit = |what: &str| {
+            let message = format!("the connection to {} {what}", target.place);
+            Err(StoreError::new(ErrorKind::Configuration, message))
+        };
+        if !is(0) {
+            return unfit(
+                "is in a transaction that was begun before: nothing would be committed when it is answered",
+            );
+        }
+        if !is(1) {
+            return unfit(
+                "has a search_path with another schema before pg_catalog, whose names the functions mean",
+            );
+        }
+        self.look_over(target).await.map(drop)
+    }
+
+    /// Gives the tag that the server knows it by.
+    async fn look_over(&self, target: &Target) -> Result<Option<String>, StoreError> {
+        let greeting = self.greet(target).await?;
         schema::KNOWN.admit(&target.place, greeting.found)?;
         if !greeting.same_history {
             // Whatever becomes of that, what the connection was made for was not asked.
-            link.settle(target, greeting.epoch).await.map_err(StoreError::nothing_changed)?;
+            self.settle(target, greeting.epoch).await.map_err(StoreError::nothing_changed)?;
         }
-        Ok(link)
+        self.fit.store(true, Ordering::Release);
+        Ok(greeting.tag)
     }
 
     /// Connects, and no more. A direct connection is given a tag, which its server knows then; a pooler refuses it, or
@@ -131,8 +169,15 @@ impl Link {
     }
 
     fn with(client: Client, unsynced: Arc<AtomicBool>) -> Self {
-        let strict = AtomicBool::new(false);
-        Self { client, direct: false, prepared: Mutex::default(), strict, unsynced, task: None }
+        Self {
+            client,
+            direct: false,
+            prepared: Mutex::default(),
+            strict: AtomicBool::new(false),
+            fit: AtomicBool::new(false),
+            unsynced,
+            task: None,
+        }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -168,12 +213,13 @@ impl Link {
                 format!("{} has no epoch: it was never set up, or was wiped", target.place),
             ));
         };
-        let read = || -> Result<(Option<String>, Stamp, i64, bool), Error> {
-            Ok((row.try_get(0)?, schema::stamp(row, 1)?, row.try_get(3)?, row.try_get(4)?))
-        };
-        let (tag, found, epoch, same_history) =
-            read().map_err(|error| failed(&target.place, doing, error).nothing_changed())?;
-        Ok(Greeting { tag, found, epoch: answer::epoch(&target.place, epoch)?, same_history })
+        let error = |error| failed(&target.place, doing, error).nothing_changed();
+        Ok(Greeting {
+            tag: row.try_get(0).map_err(error)?,
+            found: schema::stamp(row, 1).map_err(error)?,
+            epoch: answer::epoch(&target.place, row.try_get(3).map_err(error)?)?,
+            same_history: row.try_get(4).map_err(error)?,
+        })
     }
 
     /// The server is another than the one that `epoch` was opened on, or was set back: what it answered last may be

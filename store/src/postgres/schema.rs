@@ -60,6 +60,13 @@ pub(super) fn migration(quoted_schema: &str) -> String {
         .replace("{earliest}", &EARLIEST_MICROS.to_string())
 }
 
+/// What a connection is asked that others had before: whether it is in no transaction, whose commit a decision would wait for, and
+/// whether names without a schema, as the functions have them, are PostgreSQL's own. Sent as one message, of whose instant a
+/// transaction has begun that nobody began before.
+pub(super) const SESSION: &str = "SELECT now() = statement_timestamp(), \
+    (SELECT n.name = 'pg_catalog' FROM unnest(current_schemas(true)) WITH ORDINALITY AS n (name, place) \
+    WHERE left(n.name::text, 8) <> 'pg_temp_' ORDER BY n.place LIMIT 1)";
+
 /// What a new connection looks at: its tag, who may use the tables, the epoch, and whether the server's history is the
 /// one that the epoch was opened on.
 pub(super) fn greeting(quoted_schema: &str) -> String {

@@ -81,7 +81,11 @@ impl PostgresStore {
     }
 
     /// A connection of the program's own, which it drives. No statement is given a name on it, since nobody here knows
-    /// who stands between. Once it is closed, every call is *not done*.
+    /// who stands between; that the server did not wait for its standbys is told to the program alone. Once it is closed, every
+    /// call is *not done*.
+    ///
+    /// It is looked at when it is first used: one in a transaction, or with a `search_path` that has another schema before
+    /// `pg_catalog`, is refused. Transactions may be at any level by default; one that is read-only by default decides nothing.
     ///
     /// The server's warnings come to whoever drives it. So where a commit's wait for a standby is cancelled
     /// (`synchronous_standby_names`), its answer counts all the same.

@@ -26,7 +26,6 @@ impl<L> Pool<L> {
     }
 
     /// With one that is there already.
-    #[cfg(feature = "postgres")]
     pub(crate) fn of(link: L) -> Self {
         Self { permits: Arc::new(Semaphore::new(1)), idle: Mutex::new(vec![link]) }
     }

@@ -49,7 +49,7 @@ impl Guard {
         folder.write("key", "of this test alone, and so no secret");
         let key = folder.path().join("key").to_str().unwrap().to_owned();
         let how = format!("jwt,sign-method=HS256,priv-key={key},ttl={seconds}s");
-        let settings = Vec::leak(vec!["--auth-token", String::leak(how)]);
+        let settings = Vec::leak(vec!["--auth-token", &*String::leak(how)]);
         Self::over(EtcdServer::start_with(settings), Some(folder))
     }
 

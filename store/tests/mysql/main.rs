@@ -15,6 +15,7 @@ mod durable;
 mod fence;
 mod help;
 mod hostile;
+mod lent;
 mod marks;
 #[path = "../common/page.rs"]
 mod page;

@@ -16,6 +16,7 @@ mod fence;
 mod help;
 mod history;
 mod hostile;
+mod lent;
 mod losses;
 mod marks;
 mod mutants;
