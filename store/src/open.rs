@@ -104,6 +104,7 @@ const ENGINES: &[Entry] = &[
 /// | --- | --- |
 /// | `namespace=NAME` | tells stores on one server apart (`default`) |
 /// | `timeout=5s` | every request ends after this long, connecting included (5s) |
+/// | `connect_timeout=5s` | a connection is given up after this long; a number alone is in seconds (5s) |
 /// | `max_ttl=24h`, `history=N` or `off` | as above |
 /// | `replicas=N` | a decision counts when this many replicas have it, else it is *unknown* (0) |
 /// | `trust_failover=1` | a server that was promoted or restarted has all that was answered: no new epoch (0) |
@@ -111,13 +112,15 @@ const ENGINES: &[Entry] = &[
 /// | option of `etcd` | meaning (default) |
 /// | --- | --- |
 /// | `timeout=5s` | every request ends after this long, connecting included (5s) |
+/// | `connect_timeout=5s` | a member is given up after this long, or after its share of `timeout` (5s) |
 /// | `max_ttl=24h`, `history=N` or `off` | as above |
 /// | `tls=1` | TLS, against the machine's authorities (0) |
 /// | `cafile=FILE` | TLS, against the authorities in this PEM file |
 /// | `trust_failover=1` | a cluster under another identity has all that was answered: no new epoch (0) |
 ///
 /// A password for PostgreSQL comes from the URL, `$PGPASSWORD`, or the line of `passfile`, `$PGPASSFILE` or `~/.pgpass`; one for
-/// MySQL from the URL, `passfile`, `$MYSQL_PWD` or `~/.my.cnf`.
+/// MySQL from the URL, `passfile`, `$MYSQL_PWD` or `~/.my.cnf`. The options of each engine on a server also take a function that is
+/// asked for one at each new connection (`password_from`): see its store's `open_with`.
 ///
 /// # Errors
 ///

@@ -12,3 +12,7 @@ struct Testing;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/fencing.md")]
 struct Fencing;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/stores.md")]
+struct Stores;

@@ -35,7 +35,7 @@ const SCHEMES: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 
 const SHAPE: &str = "[user:password@]host[:port][/database]?options";
 
-const OPTIONS: [&str; 4] = ["namespace", "connect_timeout", "replicas", "trust_failover"];
+const OPTIONS: [&str; 4] = ["connect_timeout", "namespace", "replicas", "trust_failover"];
 
 /// Understands `redis://[[user]:password@]host[:port][/database]`, `rediss://` with TLS, `valkey://`, `valkeys://`.
 pub(super) fn from_url(url: &str) -> Result<(Address, RedisOptions), StoreError> {

@@ -62,8 +62,11 @@ fn it_is_kept_after_what_the_server_refuses(kind: Kind) {
         server.sql("", &format!("SELECT id FROM information_schema.processlist WHERE db = '{database}'"));
     assert_eq!(id.len(), 1, "{id:?}");
     server.sql("", &format!("KILL {}", id[0]));
-    let error = block_on(store.acquire(claim("fourth", 1))).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    // MariaDB says so itself first, which may also be said of a statement alone.
+    for _ in 0..3 {
+        let error = block_on(store.acquire(claim("fourth", 1))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    }
     let error = block_on(store.acquire(claim("fourth", 1))).unwrap_err();
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Unreachable, Undecided::NotDone), "{error}");
     assert!(error.to_string().contains("is closed"), "{error}");
