@@ -198,7 +198,7 @@ impl Link {
         };
         match timeout_at(deadline, request(live.client)).await {
             Ok(told) => {
-                let over = |error| failure::ends_connection(error) || failure::login_is_over(error);
+                let over = |error: &Error| failure::ends_connection(error) || failure::login_is_over(error);
                 if told.as_ref().is_err_and(over) {
                     live.over.store(true, Ordering::Release);
                 }

@@ -108,8 +108,8 @@ impl EtcdOptions {
     /// Asks for a password at each new connection, in place of one in the URL: for those that are replaced at times, or hold for
     /// minutes. It is awaited on the store's own thread, on tokio, and has `connect_timeout` to answer: what would block that
     /// thread belongs on another one. An error makes the request that needed the connection *not done*; it is shown, and the
-    /// password never. A new
-    /// login is made, too, where the cluster takes the last one for old: after a while, and after a change of its users.
+    /// password never. A new connection is also made where the cluster takes the last login for old: after a while, and after a
+    /// change of its users.
     pub fn password_from<F, E>(mut self, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<String, E>> + Send + 'static,

@@ -90,7 +90,7 @@ impl Hub {
     fn keep_lent(&self, mut taken: Taken<Link>, cause: Option<&(dyn std::error::Error + 'static)>) {
         let told: Option<&Error> = cause.and_then(|cause| cause.downcast_ref());
         if self.lent && matches!(told, None | Some(Error::Server(_))) {
-            taken.link.is_unfit();
+            taken.link.distrust();
             self.pool.put_back(taken);
         }
     }

@@ -85,8 +85,8 @@ impl Link {
         self.look_over(target).await
     }
 
-    /// A request on it failed: nobody knows what is open there.
-    pub(super) fn is_unfit(&mut self) {
+    /// A request on it failed: nobody knows what is open there, and it is made fit again before the next.
+    pub(super) fn distrust(&mut self) {
         self.fit = false;
     }
 

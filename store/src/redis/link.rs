@@ -197,10 +197,14 @@ impl Link {
     pub(super) async fn examine(&self, deadline: Instant) -> Result<Examined, StoreError> {
         let examining = async {
             let limit = self.options.connect_timeout;
-            let opened = timeout(limit, self.open(&Arc::default())).await;
-            let mut connection =
-                opened.unwrap_or_else(|_| Err(self.late("could not be connected to", limit)))?;
-            let server = self.server(&mut connection).await?;
+            let connecting = async {
+                let mut connection = self.open(&Arc::default()).await?;
+                let server = self.server(&mut connection).await?;
+                Ok((connection, server))
+            };
+            let connected = timeout(limit, connecting).await;
+            let (mut connection, server) =
+                connected.unwrap_or_else(|_| Err(self.late("could not be connected to", limit)))?;
             let time = asked(&mut connection, &redis::cmd("TIME")).await.ok();
             let lacking = rights::lacking(&mut connection, &self.keys).await;
             Ok(Examined { server, time, lacking })
