@@ -27,8 +27,8 @@ pub(crate) use id::{PoolOptions, Sent};
 use std::future::Future;
 
 use clap::Subcommand;
-use lease_machines::Rejection;
-use lease_machines_store::{LeaseRef, Rejected, ResourceName, Store};
+use lease_machines::{FencingToken, Rejection};
+use lease_machines_store::{LeaseRef, Rejected, ResourceName, SlotRef, Store};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -116,16 +116,34 @@ fn against(resource: &ResourceName, what: &str, rejected: &Rejected) -> Failure 
 async fn known(store: &dyn Store, lease: &LeaseRef) -> Result<(), Failure> {
     let found = store.inspect(lease.resource.clone()).await.map_err(Failure::of_look)?;
     if lease.epoch == Some(found.epoch) && found.last_issued < Some(lease.token) {
-        let (resource, token) = (visible(lease.resource.as_str()), lease.token);
-        return Err(Failure::new(
-            Exit::Lost,
-            format!(
-                "this store does not know token {token} of {resource}, so it was not asked: either the name or the token \
-                 is wrong, or it was pruned, or the store has lost history (then see: lease epoch open --help)"
-            ),
+        return Err(unknown(
+            &lease.resource,
+            lease.token,
+            "either the name or the token is wrong, or it was pruned",
         ));
     }
     Ok(())
+}
+
+/// The same for a slot, whose name is the pool's with the machine ID.
+async fn known_slot(store: &dyn Store, held: &SlotRef, name: &ResourceName) -> Result<(), Failure> {
+    let found = store.slots(held.pool.clone()).await.map_err(Failure::of_look)?;
+    let slot = found.slots.iter().find(|slot| slot.slot == held.slot);
+    if held.epoch == Some(found.epoch) && slot.and_then(|slot| slot.last_issued) < Some(held.token) {
+        return Err(unknown(name, held.token, "either the pool, the machine ID or the token is wrong"));
+    }
+    Ok(())
+}
+
+fn unknown(name: &ResourceName, token: FencingToken, what: &str) -> Failure {
+    let name = visible(name.as_str());
+    Failure::new(
+        Exit::Lost,
+        format!(
+            "this store does not know token {token} of {name}, so it was not asked: {what}, or the store has lost history \
+             (then see: lease epoch open --help)"
+        ),
+    )
 }
 
 /// The store's answers grow with it; one that is not known here is no success.

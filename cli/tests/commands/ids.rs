@@ -76,6 +76,56 @@ fn a_machine_id_is_taken_shown_and_given_back() {
     assert_eq!(world.lease("id ls others").ok().out, "this store knows no pool others\n");
 }
 
+/// A store that is shown a token of its own epoch above its last must believe that it was put back from a backup, and ends
+/// every lease. A person's slip must not.
+#[test]
+fn a_slip_of_the_pen_does_not_end_the_machine_ids_of_everybody() {
+    let world = World::new();
+    let first = world.lease("id acquire ids --ttl 1h --size 4").ok();
+    let second = world.lease("id acquire ids --ttl 1h --size 4").ok();
+    let lease = world.acquire("r --ttl 1h");
+    let token: u64 = value(&second, "MACHINE_ID_TOKEN").parse().unwrap();
+    let (owner, epoch) = (value(&second, "MACHINE_ID_OWNER"), value(&second, "MACHINE_ID_EPOCH"));
+    for (pool, number, token) in [
+        ("ids", 1, token + 1),
+        ("ids", 1, token + 1_000_000),
+        ("ids", 0, token),
+        ("ids", 3, token),
+        ("idz", 1, token),
+    ] {
+        let shown = format!("--machine-id {number} --owner {owner} --token {token} --epoch {epoch}");
+        let name = format!("{pool}#{number}");
+        world
+            .lease(&format!("id release {pool} {shown}"))
+            .fails(79, &["does not know token", &token.to_string(), &name]);
+    }
+    // To break one, the token has to be the one that is found.
+    world
+        .lease(&format!("id revoke ids 1 --yes --token {}", token + 1))
+        .fails(1, &["nothing was broken on ids#1"]);
+    world
+        .lease(&format!("revoke r --yes --token {}", lease.token() + 1))
+        .fails(1, &["nothing was broken on r"]);
+    assert_eq!(world.json("epoch show")["epoch"], epoch, "and everybody's lease stands");
+    assert_eq!(world.json("id ls ids")["held"], 2);
+    world.lease(&format!("renew r --ttl 1h {}", lease.options())).ok();
+    // What it does know it decides on. A token that is older is another's affair.
+    let stale = format!("--owner {owner} --token {} --epoch {epoch}", token - 1);
+    world
+        .lease(&format!("id release ids --machine-id 1 {stale}"))
+        .fails(79, &["the token is not the current one"]);
+    for held in [&first, &second, &second] {
+        let number = value(held, "MACHINE_ID");
+        let (owner, token) = (value(held, "MACHINE_ID_OWNER"), value(held, "MACHINE_ID_TOKEN"));
+        world
+            .lease(&format!(
+                "id release ids --machine-id {number} --owner {owner} --token {token} --epoch {epoch}"
+            ))
+            .ok();
+    }
+    assert_eq!(world.json("id ls ids")["held"], 0);
+}
+
 #[test]
 fn a_machine_id_that_is_broken_stays_closed_for_as_long_as_it_could_be_used() {
     let world = World::new();

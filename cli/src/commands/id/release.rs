@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use lease_machines::{FencingToken, OwnerId};
-use lease_machines_store::{Epoch, Released, ResourceName, SlotRef};
+use lease_machines_store::{Epoch, Released, ResourceName, SlotRef, slot_name};
 
 use super::clocks::{CLOCKS_APART, wall};
 use crate::args::{self, StoreOption};
-use crate::commands::{Outcome, against, unknown_answer};
+use crate::commands::{Outcome, against, known_slot, unknown_answer};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -45,7 +45,8 @@ impl Release {
     pub(super) async fn run(self) -> Outcome {
         let store = self.store.open_existing()?;
         let held = SlotRef::new(self.pool.clone(), self.machine_id, self.owner, self.token, self.epoch);
-        let name = lease_machines_store::slot_name(&self.pool, self.machine_id).map_err(Failure::of_look)?;
+        let name = slot_name(&self.pool, self.machine_id).map_err(Failure::of_look)?;
+        known_slot(store.as_ref(), &held, &name).await?;
         match store.release_slot(held, Some(last_used())).await.map_err(Failure::of_decision)? {
             Released::Released | Released::AlreadyReleased | Released::Retained(_) => Ok(Exit::Ok),
             Released::Rejected(rejected) => Err(against(&name, "released", &rejected)),
