@@ -221,6 +221,23 @@ class StoreTest < Minitest::Test
     assert_equal now, @leases.open_epoch(instead_of: before), "another one has opened it"
   end
 
+  # A person's slip ends nothing. A program that keeps what it was granted is believed: what it shows was lost.
+  def test_a_token_that_was_never_issued
+    held = @leases.acquire("job", ttl: 60)
+    before = @leases.epoch
+    wrong = { owner: held.lease.owner, token: held.lease.token + 1 }
+
+    assert_equal rejected(:stale_token), @leases.renew("job", ttl: 60, **wrong)
+    assert_equal rejected(:stale_token), @leases.release("job", **wrong)
+    assert_equal rejected(:stale_token), @leases.revoke("job", expect: wrong[:token])
+    assert_equal rejected(:vacant), @leases.renew("jbo", ttl: 60, **wrong)
+    assert_equal before, @leases.epoch
+    assert_predicate @leases.renew("job", owner: held.lease.owner, token: held.lease.token, ttl: 60), :renewed?
+    @leases.release("job", epoch: before, **wrong)
+
+    refute_equal before, @leases.epoch
+  end
+
   def test_doctor_and_engine
     assert_equal "sqlite", @leases.engine
     findings = @leases.doctor

@@ -140,6 +140,10 @@ module LeaseMachines # rubocop:disable Style/Documentation
     # Extends a lease: +:renewed+, under the same token, for the longer of what is left and +ttl+. Otherwise +:invalid_ttl+,
     # +:vacant+, +:wrong_owner+, +:stale_token+ or +:expired+.
     #
+    # Owner, token and epoch are those of the grant, as they came, and none that a person has typed: a token of the store's own
+    # epoch that it never issued proves to it that it has lost history. It opens a new epoch then, which ends every lease.
+    # Without +epoch+ it draws no such conclusion; the command +lease+ looks first.
+    #
     # @param resource [String]
     # @param owner [Integer]
     # @param token [Integer]
@@ -152,7 +156,7 @@ module LeaseMachines # rubocop:disable Style/Documentation
     end
 
     # Gives a lease back: +:released+, also where this very lease was given back before. Otherwise +:vacant+,
-    # +:wrong_owner+, +:stale_token+ or +:expired+.
+    # +:wrong_owner+, +:stale_token+ or +:expired+. What is said of tokens under {#renew} holds here, too.
     #
     # @param resource [String]
     # @param owner [Integer]
