@@ -53,6 +53,11 @@ fn refused(strategy: &impl Strategy) -> AcquireError {
     strategy.acquire(HOUR, &CALL).expect_err("no slot")
 }
 
+/// Whether no slot has a mark: nobody has made an ID, or may have.
+fn nothing_reserved(store: &MemoryStore) -> bool {
+    block_on(store.slots(name())).expect("a look").slots.iter().all(|slot| slot.mark.is_zero())
+}
+
 fn holders(store: &MemoryStore) -> usize {
     block_on(store.slots(name())).expect("a look").holders()
 }
@@ -187,7 +192,37 @@ fn a_start_that_fails_takes_back_what_it_asked_for() {
         assert!(matches!(started, Err(StartError::Acquire(AcquireError::Unreachable(_)))), "{started:?}");
         block_on(network.deliver_late());
         assert_eq!(holders(&store), 0, "{fault:?}");
+        assert!(nothing_reserved(&store), "{fault:?}");
     }
+}
+
+/// Whoever has the slot next makes IDs at once, also such as are in the order of their making: none was made before.
+#[test]
+fn a_start_that_its_clock_forbids_gives_back_the_time_that_it_was_granted() {
+    let store = memory();
+    store.advance(HOUR);
+    for script in [&[][..], &[Fault::DropReply]] {
+        let (_, away) = faulty(&store, 1, script);
+        let started = Manager::start(away.with_identity("web"), Options::new());
+        assert!(matches!(started, Err(StartError::ClockSkew { .. })), "{started:?}");
+        assert_eq!(holders(&store), 0, "{script:?}");
+        assert!(nothing_reserved(&store), "{script:?}");
+    }
+    let trusting = Options::new().max_clock_skew(2 * HOUR);
+    let pool = pool(&store, 1).with_identity("web").with_cool_down(2 * HOUR);
+    let next = Manager::start(pool, trusting).expect("its own slot");
+    assert!(next.sortable::<Id64>().next().is_ok());
+    next.stop();
+}
+
+#[test]
+fn what_lies_in_another_range_is_taken_back_with_its_time() {
+    let store = memory();
+    let (_, pool) = faulty(&store, 512, &[Fault::DropReply]);
+    let guarded = Guarded::new(Wandering(AtomicU16::new(0)), pool, "db-1");
+    assert!(matches!(refused(&guarded), AcquireError::Unreachable(_)));
+    assert!(matches!(refused(&guarded), AcquireError::Busy(_)));
+    assert!(holders(&store) == 0 && nothing_reserved(&store));
 }
 
 /// Another number at each call.

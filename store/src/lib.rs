@@ -98,7 +98,7 @@ pub use open::{Migration, migrate, migration_sql, open, open_existing, open_mark
 pub use owner::fresh_owner;
 pub use pool::{
     Claimed, PoolClaim, PoolInspection, Resized, Room, SlotInspection, SlotLease, SlotRef, SlotRenewed,
-    Unclaimed, slot_name,
+    Unclaimed, give_back_unheard, slot_name,
 };
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresFence, PostgresOptions, PostgresStore};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lease_machines::{OwnerId, Rejection, SlotRange};
 use lease_machines_store::{
     Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
-    StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner,
+    StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner, give_back_unheard,
 };
 use pollster::block_on;
 
@@ -156,7 +156,7 @@ impl PoolLease {
                 if why == Unclaimed::Invalid(Rejection::Occupied) {
                     // What it was granted unheard lies in another range.
                     self.answered(owner, false);
-                    self.take_back(&**store, owner);
+                    self.take_back(&**store, owner, true);
                 }
                 Ok(Err(why))
             }
@@ -238,8 +238,12 @@ impl PoolLease {
         }
     }
 
-    fn take_back(&self, store: &dyn Store, owner: OwnerId) {
-        // As well as it can: what is not taken back expires.
+    /// As well as it can: what is not taken back expires. With `unheard` no answer can come any more: nobody has made an ID
+    /// under what this owner was granted, and the time that was reserved is given back as well.
+    fn take_back(&self, store: &dyn Store, owner: OwnerId, unheard: bool) {
+        if unheard {
+            let _ = block_on(give_back_unheard(store, self.common.pool.clone(), owner));
+        }
         let _ = block_on(store.withdraw_slot(self.common.pool.clone(), owner));
     }
 
@@ -314,7 +318,8 @@ impl Strategy for PoolLease {
             return;
         }
         if let Ok(store) = (self.store)() {
-            claimants.iter().for_each(|claimant| self.take_back(&**store, claimant.owner));
+            // Whoever still waits for an answer may hear of a grant, and use it for all that is known here.
+            claimants.iter().for_each(|claimant| self.take_back(&**store, claimant.owner, claimant.is_idle));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod answer;
 mod request;
+mod unheard;
 
 use lease_machines::Pool;
 
@@ -9,6 +10,7 @@ use crate::{ErrorKind, ResourceName, StoreError};
 
 pub use answer::{Claimed, PoolInspection, Resized, Room, SlotInspection, SlotLease, SlotRenewed, Unclaimed};
 pub use request::{PoolClaim, SlotRef};
+pub use unheard::give_back_unheard;
 
 /// The most slots that a pool has, and the size of one that numbers of 16 bits name.
 #[allow(clippy::cast_possible_truncation, reason = "65,536, see the core")]
