@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::{
-    Claimed, PoolClaim, ResourceName, SlotLease, Store, StoreError, Unclaimed, fresh_owner,
+    Claimed, PoolClaim, ResourceName, SlotLease, Store, StoreError, Unclaimed, fresh_owner, give_back_unheard,
 };
 use nix::sys::signal::Signal;
 use serde::Serialize;
@@ -103,8 +103,12 @@ impl Acquire {
         let told = match asking::ask(&request, self.wait, interrupted).await {
             Ok(Claimed::Granted(granted)) => self.granted(owner, &granted),
             Ok(Claimed::Rejected(why)) => return self.refused(why),
-            Ok(_) => Err(unknown_answer()),
-            Err(failure) => Err(failure),
+            answer => {
+                // Nobody has heard of a grant, and so nobody has made an ID under one.
+                let unheard = give_back_unheard(store, self.pool.clone(), owner);
+                let _ = tokio::time::timeout(WITHDRAWAL / 2, unheard).await;
+                Err(answer.err().unwrap_or_else(unknown_answer))
+            }
         };
         if told.is_err() {
             // Nobody knows owner and token now. What cannot be taken back ends with its ttl.
@@ -183,7 +187,7 @@ impl Request for SlotRequest<'_> {
             1 => self.store.claim_slot(claim).await?,
             _ => self.store.reclaim_slot(claim).await?,
         };
-        sent.check(answer)
+        sent.check(answer, self.store, &self.claim.pool, self.claim.owner).await
     }
 
     fn is_held(answer: &Claimed) -> bool {
@@ -226,7 +230,8 @@ mod tests {
         acquire: Acquire,
     }
 
-    /// What the command ends with on a store behind a network with these faults, and how many slots are held then.
+    /// What the command ends with on a store behind a network with these faults, and how many slots are held then. Where none
+    /// is, none has a mark either: no ID was made.
     fn run(
         faults: impl IntoIterator<Item = Fault>,
         interrupted: impl Future<Output = Signal>,
@@ -245,7 +250,9 @@ mod tests {
         let outcome = block_on(acquire.run_on(&store, interrupted));
         let pool = ResourceName::new("ids").unwrap();
         let found = block_on(async { inner.slots(pool).await.map_err(Failure::of_look) }).unwrap();
-        (outcome, found.slots.iter().filter(|slot| slot.occupant.is_some()).count())
+        let reserved = found.slots.iter().filter(|slot| !slot.mark.is_zero()).count();
+        assert_eq!(found.holders(), reserved, "{found:?}");
+        (outcome, reserved)
     }
 
     #[test]

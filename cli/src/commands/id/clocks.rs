@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use lease_machines_store::{Claimed, ErrorKind, StoreError};
+use lease_machines::OwnerId;
+use lease_machines_store::{Claimed, ErrorKind, ResourceName, SlotRef, Store, StoreError};
 
 use crate::duration;
 
@@ -22,18 +23,27 @@ impl Sent {
         Self(wall())
     }
 
-    /// Passes the answer on where the clocks agree.
+    /// Passes the answer to this owner's claim on where the clocks agree.
     ///
     /// # Errors
     ///
-    /// A slot was granted by a store whose clock is too far from this machine's. It is still held.
-    pub(crate) fn check(self, answer: Claimed) -> Result<Claimed, StoreError> {
+    /// A slot was granted by a store whose clock is too far from this machine's. It is given back, with the time that was
+    /// reserved: no ID was made under it. What cannot be given back ends with its ttl.
+    pub(crate) async fn check(
+        self,
+        answer: Claimed,
+        store: &dyn Store,
+        pool: &ResourceName,
+        owner: OwnerId,
+    ) -> Result<Claimed, StoreError> {
         let Claimed::Granted(granted) = &answer else { return Ok(answer) };
         // The store's clock was read somewhere between these two.
         let apart = self.0.saturating_sub(granted.wall).max(granted.wall.saturating_sub(wall()));
         if apart <= CLOCKS_APART {
             return Ok(answer);
         }
+        let held = SlotRef::new(pool.clone(), granted.slot, owner, granted.token, Some(granted.epoch));
+        let _ = store.release_slot(held, granted.window.map(|window| window.after)).await;
         let message = format!(
             "this machine's clock is {} from the store's, expected at most {}: IDs would be stamped with a wrong time",
             duration::show(apart),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::{
     Acquired, Claim, Claimed, Ending, ErrorKind, Grant, LeaseRef, Rejected, Released, Renewed, ResourceName,
-    SlotLease, SlotRef, SlotRenewed, Store, StoreError, Unclaimed, slot_name,
+    SlotLease, SlotRef, SlotRenewed, Store, StoreError, Unclaimed, give_back_unheard, slot_name,
 };
 
 use crate::commands::{PoolOptions, Sent};
@@ -58,14 +58,7 @@ impl Lessor {
                     true => self.store.reclaim_slot(asked).await?,
                     false => self.store.claim_slot(asked).await?,
                 };
-                match sent.check(answer) {
-                    Ok(answer) => slots.answered(answer),
-                    Err(error) => {
-                        // What is not taken back ends with its first term.
-                        let _ = self.store.withdraw_slot(claim.resource, claim.owner).await;
-                        Err(error)
-                    }
-                }
+                slots.answered(sent.check(answer, &*self.store, &claim.resource, claim.owner).await?)
             }
         }
     }
@@ -81,11 +74,20 @@ impl Lessor {
         }
     }
 
-    /// What a command has used of the time that was reserved, it does not say: all of it counts as used.
-    pub(crate) async fn release(&self, lease: LeaseRef, ending: Ending) -> Result<Released, StoreError> {
+    /// What a command has used of the time that was reserved, it does not say: all of it counts as used. Where none was
+    /// `started`, nothing was.
+    pub(crate) async fn release(
+        &self,
+        lease: LeaseRef,
+        ending: Ending,
+        started: bool,
+    ) -> Result<Released, StoreError> {
         match &self.slots {
             None => self.store.release(lease, ending).await,
-            Some(slots) => self.store.release_slot(slots.of(lease)?, None).await,
+            Some(slots) => {
+                let last_used = (!started).then_some(Duration::ZERO);
+                self.store.release_slot(slots.of(lease)?, last_used).await
+            }
         }
     }
 
@@ -93,10 +95,20 @@ impl Lessor {
         &self,
         resource: ResourceName,
         owner: OwnerId,
+        started: bool,
     ) -> Result<Released, StoreError> {
-        match &self.slots {
-            None => self.store.withdraw(resource, owner).await,
-            Some(_) => self.store.withdraw_slot(resource, owner).await,
+        if self.slots.is_none() {
+            return self.store.withdraw(resource, owner).await;
+        }
+        let unheard = match started {
+            true => false,
+            // What goes wrong here goes wrong below as well, or is no more than time that nobody uses.
+            false => give_back_unheard(&*self.store, resource.clone(), owner).await.unwrap_or(false),
+        };
+        match self.store.withdraw_slot(resource, owner).await? {
+            // By the line above, and by nobody else.
+            Released::AlreadyReleased if unheard => Ok(Released::Released),
+            answer => Ok(answer),
         }
     }
 
@@ -188,7 +200,10 @@ mod tests {
 
         let full = block_on(two.acquire(claim(), false));
         assert!(matches!(full, Ok(Acquired::Rejected(why)) if why.reason == Rejection::Occupied));
-        assert!(matches!(block_on(one.release(lease.clone(), Ending::default())), Ok(Released::Released)));
+        assert!(matches!(
+            block_on(one.release(lease.clone(), Ending::default(), true)),
+            Ok(Released::Released)
+        ));
         assert!(matches!(block_on(one.renew(lease, Duration::from_secs(90))), Ok(Renewed::Rejected(_))));
     }
 
@@ -202,6 +217,7 @@ mod tests {
         assert!(refused.to_string().contains("this machine's clock is"), "{refused}");
         let seen = block_on(store.slots(ResourceName::new("ids").unwrap())).unwrap();
         assert_eq!((lessor.slot(), seen.holders()), (None, 0), "and nothing is held");
+        assert!(seen.slots[0].mark.is_zero(), "nor reserved");
     }
 
     /// An answer that was lost: the same owner asks again, and keeps the slot under a new token.
@@ -214,6 +230,32 @@ mod tests {
         let again = mine.clone().with_attempt(2);
         let Ok(Acquired::Granted(second)) = block_on(lessor.acquire(again, true)) else { panic!() };
         assert!(second.token > first.token);
-        assert!(matches!(block_on(lessor.withdraw(mine.resource, mine.owner)), Ok(Released::Released)));
+        assert!(matches!(
+            block_on(lessor.withdraw(mine.resource, mine.owner, false)),
+            Ok(Released::Released)
+        ));
+    }
+
+    /// A command may have made IDs, and does not say up to when. Where it was never started none were made.
+    #[test]
+    fn the_time_for_a_command_that_was_not_started_is_given_back() {
+        for started in [false, true] {
+            for release in [false, true] {
+                let store = Arc::new(agreeing());
+                let lessor = Lessor::new(Arc::clone(&store) as Arc<dyn Store>, Some(options(1)));
+                let mine = claim();
+                let Ok(Acquired::Granted(held)) = block_on(lessor.acquire(mine.clone(), false)) else {
+                    panic!("free")
+                };
+                let lease = LeaseRef::new(mine.resource.clone(), mine.owner, held.token, Some(held.epoch));
+                let answer = match release {
+                    true => block_on(lessor.release(lease, Ending::default(), started)),
+                    false => block_on(lessor.withdraw(mine.resource.clone(), mine.owner, started)),
+                };
+                assert!(matches!(answer, Ok(Released::Released)), "{started} {release}: {answer:?}");
+                let seen = block_on(store.slots(mine.resource)).unwrap();
+                assert_eq!((seen.holders(), seen.slots[0].mark.is_zero()), (0, !started), "{release}");
+            }
+        }
     }
 }

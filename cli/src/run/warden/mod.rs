@@ -259,6 +259,7 @@ impl Warden {
         let mut command = command::build(&self.args, &self.requests, token, self.store.as_deref());
         match command::spawn(&mut command, &self.plan, self.terminal.as_ref(), self.slice) {
             Ok(pid) => {
+                self.requests.set_started();
                 self.command = Some(pid);
                 self.page.set_command(Some(pid));
                 self.tree.plant(pid);

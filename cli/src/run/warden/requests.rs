@@ -50,6 +50,8 @@ pub(crate) struct Requests {
     /// Of the last grant.
     epoch: Option<Epoch>,
     ending: Ending,
+    /// A command runs, or has run, under the lease.
+    started: bool,
     in_flight: Option<Reply>,
     vacancy: Option<(Duration, Reply)>,
     /// A grant that came too late is given back beside everything else.
@@ -66,6 +68,7 @@ impl Requests {
             claim,
             epoch: None,
             ending: Ending::default(),
+            started: false,
             in_flight: None,
             vacancy: None,
             stray: None,
@@ -107,6 +110,11 @@ impl Requests {
         self.ending = ending;
     }
 
+    /// From now on a command has used what the lease is on.
+    pub(crate) fn set_started(&mut self) {
+        self.started = true;
+    }
+
     /// Who asks.
     pub(crate) fn owner(&self) -> OwnerId {
         self.claim.owner
@@ -134,7 +142,7 @@ impl Requests {
 
     /// Sends what the keeper commands. `now` is the poll's.
     pub(crate) fn send(&mut self, command: Command, now: Duration) {
-        let lessor = Arc::clone(&self.lessor);
+        let (lessor, started) = (Arc::clone(&self.lessor), self.started);
         match command {
             Command::Acquire { attempt, ttl, .. } => {
                 let claim = self.claim(attempt, ttl);
@@ -154,17 +162,21 @@ impl Requests {
             Command::Release { attempt, token, .. } => {
                 let (lease, ending) = (self.lease(token), self.ending.clone());
                 self.in_flight =
-                    Some(Box::pin(async move { released(attempt, lessor.release(lease, ending).await) }));
+                    Some(Box::pin(
+                        async move { released(attempt, lessor.release(lease, ending, started).await) },
+                    ));
             }
             Command::Withdraw { attempt, .. } => {
                 let (resource, owner) = (self.resource(), self.claim.owner);
-                self.in_flight =
-                    Some(Box::pin(async move { released(attempt, lessor.withdraw(resource, owner).await) }));
+                self.in_flight = Some(Box::pin(async move {
+                    released(attempt, lessor.withdraw(resource, owner, started).await)
+                }));
             }
             Command::ReleaseStray { token } => {
                 let lease = self.lease(token);
                 self.stray = Some(Box::pin(async move {
-                    let _ = lessor.release(lease, Ending::default()).await;
+                    // It may come in beside the command: whose time it is, nobody looks.
+                    let _ = lessor.release(lease, Ending::default(), true).await;
                     Heard { event: Event::Tick, news: None }
                 }));
             }
