@@ -118,6 +118,7 @@ class MachineIdStrategiesTest < Minitest::Test
     assert_equal 5, machine_of(@ids.next_id)
     @ids.report_lost
     heard_of(:lost, notices)
+    heard_of(:released, notices)
 
     assert_nil @ids.machine_id
     # Another, which is lost later, has been asked again by now.

@@ -103,9 +103,12 @@ class MachineIdTest < Minitest::Test
   def test_a_number_that_is_written_down_is_used_once
     start(MachineId::Fixed.new(7))
     listed = MachineId::HostIdentifiers.new(["db1"], { "db1" => 7 })
-    error = assert_raises(MachineId::StartError) { MachineId.start(strategy: listed) }
+    notices = Thread::Queue.new
+    error = assert_raises(MachineId::StartError) { MachineId.start(strategy: listed, on_event: notices.method(:push)) }
+    notice = heard_of(:conflict, notices)
 
-    assert_equal :conflict, error.reason
+    assert_equal %i[conflict conflict], [error.reason, notice.reason]
+    assert_match(/machine ID 7 is in use in this process/, notice.message)
     assert_match(/machine ID 7 is in use in this process/, error.message)
     other = MachineId.start(strategy: MachineId::Fixed.new(8))
     @ids.stop
@@ -148,20 +151,25 @@ class MachineIdTest < Minitest::Test
     start(Asked.new, on_lost: ->(_) { raising.(:on_lost) }, on_event: ->(notice) { raising.(notice.name) })
     @ids.report_lost
 
-    assert_equal(%i[acquired on_lost lost acquired], Array.new(4) { told.pop(timeout: PATIENCE) })
+    assert_equal(%i[acquired on_lost lost released acquired], Array.new(5) { told.pop(timeout: PATIENCE) })
   end
 
   def test_events_of_active_support_where_it_is_there
     Object.const_set(:ActiveSupport, Module.new).const_set(:Notifications, Notifications)
     start(MachineId::Fixed.new(5))
     # What another test began may be told late, and here.
-    name, payload = loop do
+    heard = lambda do
       seen = Notifications::SEEN.pop(timeout: PATIENCE)
-      break seen unless seen && seen.last[:machine_id] != 5
+      seen && seen.last[:machine_id] != 5 ? heard.() : seen
     end
+    name, payload = heard.()
 
     assert_equal "acquired.machine_id.lease_machines", name
     assert_equal [5, 8.0 * 3600], payload.values_at(:machine_id, :ttl)
+    @ids.stop
+    name, payload = heard.()
+
+    assert_equal ["released.machine_id.lease_machines", 5], [name, payload[:machine_id]]
   ensure
     Object.send(:remove_const, :ActiveSupport)
   end

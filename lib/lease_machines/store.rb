@@ -140,9 +140,9 @@ module LeaseMachines # rubocop:disable Style/Documentation
     # Extends a lease: +:renewed+, under the same token, for the longer of what is left and +ttl+. Otherwise +:invalid_ttl+,
     # +:vacant+, +:wrong_owner+, +:stale_token+ or +:expired+.
     #
-    # Owner, token and epoch are those of the grant, as they came, and none that a person has typed: a token of the store's own
-    # epoch that it never issued proves to it that it has lost history. It opens a new epoch then, which ends every lease.
-    # Without +epoch+ it draws no such conclusion; the command +lease+ looks first.
+    # Owner, token and epoch are those of the grant, as they came, and none that a person has typed: a token of the store's
+    # own epoch that it never issued proves to it that it has lost history. It opens a new epoch then, which ends every
+    # lease. Without +epoch+ it draws no such conclusion; the command +lease+ looks first.
     #
     # @param resource [String]
     # @param owner [Integer]

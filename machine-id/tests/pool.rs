@@ -424,9 +424,14 @@ fn of_two_identities_with_one_id_the_later_one_stops() {
     let store = memory();
     let guarded = |identity: &str| Guarded::new(Fixed(3), pool(&store, 512), identity);
     let first = Manager::start(guarded("db-1"), Options::new()).expect("it is the first");
-    let second = Manager::start(guarded("db-2"), Options::new());
+    let (sender, notices) = std::sync::mpsc::channel();
+    let second = Manager::start_with(guarded("db-2"), Options::new(), move |notice| {
+        let _ = sender.send(notice);
+    });
     let Err(StartError::Acquire(AcquireError::Conflict(why))) = second else { panic!("{second:?}") };
     assert!(why.contains("machine ID 3"), "{why}");
+    let told = notices.recv_timeout(Duration::from_secs(60));
+    assert_eq!(told, Ok(Notice::Conflict { why }));
     assert_eq!(first.machine_id(), Some(3));
     assert!(first.counter::<Id64>().next().is_ok());
     first.stop();

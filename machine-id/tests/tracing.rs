@@ -51,4 +51,5 @@ fn what_a_manager_notices_is_told_as_events() {
     manager.report_lost();
     let lost = next();
     assert!(lost.starts_with("ERROR message=lost machine_id=7 reason=Signalled error="), "{lost}");
+    assert_eq!(next(), "INFO message=released machine_id=7");
 }

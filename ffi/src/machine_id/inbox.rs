@@ -163,6 +163,8 @@ fn notice_of(ruby: &Ruby, notice: &Notice) -> RArray {
         Notice::Lost { machine_id, reason, why } => {
             ("lost", Some(*machine_id), None, Some(disabled_reason(*reason)), Some(why.clone()))
         }
+        Notice::Conflict { why } => ("conflict", None, None, Some("conflict"), Some(why.clone())),
+        Notice::Released { machine_id } => ("released", Some(*machine_id), None, None, None),
         Notice::RunsShort { left } => (
             "runs_short",
             None,

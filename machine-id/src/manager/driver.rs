@@ -321,10 +321,12 @@ impl Shared {
                     Used::AsTurnedOff => state.last_used,
                     Used::Nothing(window) => window.map(|window| window.after),
                 };
-                self.call(state, Event::Released { attempt }, move |shared| {
+                self.call(state, Event::NotReleased { attempt }, move |shared| {
                     let options = CallOptions { last_used, ..CallOptions::new(limit.saturating_sub(now)) };
-                    let _ = catch_unwind(AssertUnwindSafe(|| shared.strategy.release(&lease, &options)));
-                    Event::Released { attempt }
+                    match catch_unwind(AssertUnwindSafe(|| shared.strategy.release(&lease, &options))) {
+                        Ok(()) => Event::Released { attempt },
+                        Err(_) => Event::NotReleased { attempt },
+                    }
                 });
             }
             Command::Withdraw { limit } => {

@@ -68,6 +68,15 @@ enum Call {
     Release,
 }
 
+/// A lease that is to be given back.
+#[derive(Debug)]
+struct Return {
+    lease: LeaseHandle,
+    used: Used,
+    /// The machine ID that it ends for this manager. There is none where it was never held, or is another's by now.
+    ends: Option<u16>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     call: Call,
@@ -83,7 +92,9 @@ pub(super) struct Machine {
     commands: VecDeque<Command>,
     in_flight: Option<Flight>,
     /// Leases to be given back, one after the other.
-    to_release: VecDeque<(LeaseHandle, Used)>,
+    to_release: VecDeque<Return>,
+    /// What the release that is in flight ends.
+    ends: Option<u16>,
     attempts: u64,
     pacing: Pacing,
     /// The earliest instant of the next acquire.
@@ -104,6 +115,7 @@ impl Machine {
             commands: VecDeque::new(),
             in_flight: None,
             to_release: VecDeque::new(),
+            ends: None,
             attempts: 0,
             pacing: Pacing::new(seed),
             next_try: now,
@@ -147,6 +159,12 @@ impl Machine {
             Event::Renewed { attempt, renewed, sent } => self.renewed(attempt, renewed, sent, now),
             Event::NotRenewed { attempt, error } => self.not_renewed(attempt, error, now),
             Event::Released { attempt } => {
+                let landed = self.landed(attempt);
+                if let Some(machine_id) = self.ends.filter(|_| landed) {
+                    self.commands.push_back(Command::Tell(Notice::Released { machine_id }));
+                }
+            }
+            Event::NotReleased { attempt } => {
                 self.landed(attempt);
             }
             Event::Withdrawn => {
@@ -241,7 +259,8 @@ impl Machine {
             self.hold(attempt, grant, sent, deadline);
             return;
         };
-        self.to_release.push_back((grant.lease, Used::Nothing(grant.window)));
+        let used = Used::Nothing(grant.window);
+        self.to_release.push_back(Return { lease: grant.lease, used, ends: None });
         if let Some(error) = error {
             self.failed(error, now);
         }
@@ -314,7 +333,10 @@ impl Machine {
         if !matches!(self.phase, Phase::Acquiring) {
             return;
         }
-        self.commands.push_back(Command::Tell(Notice::NotAcquired { why: error.clone() }));
+        self.commands.push_back(Command::Tell(match &error {
+            StartError::Acquire(AcquireError::Conflict(why)) => Notice::Conflict { why: why.clone() },
+            _ => Notice::NotAcquired { why: error.clone() },
+        }));
         if !self.held_once && !error.is_passing() {
             self.leave(End::Failed(error), now);
             return;
@@ -330,7 +352,9 @@ impl Machine {
         self.commands.retain(|command| matches!(command, Command::Tell(_) | Command::TurnOff { .. }));
         self.commands.push_front(Command::TurnOff { reason });
         self.commands.push_back(Command::Tell(Notice::Lost { machine_id, reason, why }));
-        self.to_release.push_back((lease, Used::AsTurnedOff));
+        // What is known to be another's is nobody's to give back; whoever hands it out may think otherwise.
+        let ends = Some(machine_id).filter(|_| reason != Reason::Lost);
+        self.to_release.push_back(Return { lease, used: Used::AsTurnedOff, ends });
         // A renewal that hangs is of no interest any more.
         self.in_flight = None;
         self.pacing.succeeded();
@@ -346,10 +370,10 @@ impl Machine {
     fn stop(&mut self, now: Duration) {
         match &self.phase {
             Phase::Held(hold) => {
-                let lease = hold.lease.clone();
+                let (lease, ends) = (hold.lease.clone(), Some(hold.machine_id));
                 self.commands.retain(|command| matches!(command, Command::Tell(_) | Command::TurnOff { .. }));
                 self.commands.push_front(Command::TurnOff { reason: Reason::Stopped });
-                self.to_release.push_back((lease, Used::AsTurnedOff));
+                self.to_release.push_back(Return { lease, used: Used::AsTurnedOff, ends });
                 self.in_flight = None;
                 self.leave(End::Stopped, now);
             }
@@ -383,7 +407,8 @@ impl Machine {
             let attempt = self.take_off(Call::Renew, limit);
             return Some(Command::Renew { attempt, lease, limit });
         }
-        if let Some((lease, used)) = self.to_release.pop_front() {
+        if let Some(Return { lease, used, ends }) = self.to_release.pop_front() {
+            self.ends = ends;
             let limit = now.saturating_add(LEAVING);
             let attempt = self.take_off(Call::Release, limit);
             return Some(Command::Release { attempt, lease, used, limit });

@@ -21,6 +21,11 @@ pub enum Notice {
         /// Why.
         why: StartError,
     },
+    /// Another identity has the machine ID that this one was to have: two are set up for one number. The start fails.
+    Conflict {
+        /// Which, and whose it is.
+        why: String,
+    },
     /// The lease goes on.
     Renewed {
         /// Which.
@@ -43,6 +48,12 @@ pub enum Notice {
         reason: Reason,
         /// More of it, for people.
         why: String,
+    },
+    /// It was given back, after a stop, or after a loss where no other holds it yet. As well as the strategy could: what a store
+    /// does not hear of ends by itself.
+    Released {
+        /// Which.
+        machine_id: u16,
     },
     /// After the machine ID was granted, less than a tenth of all were left for others.
     RunsShort {
@@ -73,6 +84,8 @@ impl Notice {
             Self::Lost { machine_id, reason, why } => {
                 tell!(error, machine_id, ?reason, error = why, "lost");
             }
+            Self::Conflict { why } => tell!(error, error = why, "conflict"),
+            Self::Released { machine_id } => tell!(info, machine_id, "released"),
             Self::RunsShort { left } => tell!(warn, free = left.free, of = left.of, "the pool runs short"),
             Self::TimeRunsOut { bits, left } => tell!(warn, bits, ?left, "the layout's time runs out"),
         }

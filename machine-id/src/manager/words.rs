@@ -32,6 +32,10 @@ pub(super) enum Event {
     Released {
         attempt: u64,
     },
+    /// Nobody was asked to take it back, or whoever was has failed.
+    NotReleased {
+        attempt: u64,
+    },
     /// What may have been granted unheard is taken back, as well as it could be.
     Withdrawn,
     /// Somebody outside says that the machine ID is lost.

@@ -109,6 +109,8 @@ fn name(command: &Command) -> String {
         Command::Tell(Notice::Renewed { .. }) => "renewed",
         Command::Tell(Notice::NotRenewed { .. }) => "not renewed",
         Command::Tell(Notice::Lost { .. }) => "lost",
+        Command::Tell(Notice::Released { .. }) => "released",
+        Command::Tell(Notice::Conflict { .. }) => "conflict",
         Command::Tell(_) => "another notice",
     }
     .into()
