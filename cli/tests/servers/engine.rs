@@ -33,6 +33,22 @@ macro_rules! on_each_engine {
 }
 pub(crate) use on_each_engine;
 
+/// The same, on those that keep pools.
+macro_rules! on_each_engine_with_pools {
+    ($($name:ident)*) => {
+        mod on_postgres {
+            $(#[test] fn $name() { super::$name(&$crate::engine::Place::postgres()); })*
+        }
+        mod on_mariadb {
+            $(#[test] fn $name() { super::$name(&$crate::engine::Place::mariadb()); })*
+        }
+        mod on_redis {
+            $(#[test] fn $name() { super::$name(&$crate::engine::Place::redis()); })*
+        }
+    };
+}
+pub(crate) use on_each_engine_with_pools;
+
 /// A part of a server that nobody else uses, and `lease` on it.
 pub(crate) struct Place {
     world: World,
@@ -66,6 +82,11 @@ impl Place {
     pub(crate) fn etcd() -> Self {
         let server = crate::servers::etcd::EtcdServer::shared();
         Self { world: World::new(), url: server.url(&crate::servers::etcd::namespace()) }
+    }
+
+    /// On a server of the test's own.
+    pub(crate) fn at(url: String) -> Self {
+        Self { world: World::new(), url }
     }
 
     pub(crate) fn url(&self) -> &str {

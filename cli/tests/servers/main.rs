@@ -4,6 +4,7 @@
 
 mod calls;
 mod engine;
+mod ids;
 mod moving;
 mod mysql;
 mod postgres;
