@@ -471,3 +471,21 @@ fn nothing_guarded_starts_without_the_store() {
     let guarded = Guarded::new(Fixed(3), pool, "db-1");
     assert!(matches!(refused(&guarded), AcquireError::Unreachable(_)));
 }
+
+/// And a store that is down at the start is waited for, in the time that a start has.
+#[test]
+fn a_guarded_manager_starts_when_the_store_is_there_and_not_before() {
+    let store = memory();
+    let start = |refusals: usize, timeout: Duration| {
+        let (_, pool) = faulty(&store, 512, &vec![Fault::Refuse; refusals]);
+        let options = Options::new().acquire_timeout(Some(timeout));
+        Manager::start(Guarded::new(Fixed(3), pool, "db-1"), options)
+    };
+    let started = start(1_000, Duration::from_millis(400));
+    assert!(matches!(started, Err(StartError::Acquire(AcquireError::Unreachable(_)))), "{started:?}");
+    assert_eq!(holders(&store), 0);
+    let manager = start(2, Duration::from_secs(60)).expect("it is back");
+    assert_eq!((manager.machine_id(), holders(&store)), (Some(3), 1));
+    manager.stop();
+    assert_eq!(holders(&store), 0);
+}
