@@ -54,6 +54,11 @@ impl RedisServer {
         }
     }
 
+    /// The process, and the folder that it keeps its data in.
+    pub fn guarded(&self) -> &Guarded {
+        &self.process
+    }
+
     /// Ends it at once, without letting it write anything down.
     pub fn kill(&mut self) {
         self.process.stop();
