@@ -23,6 +23,18 @@ Minitest::TestTask.create("test:servers") do |task|
 end
 task "test:servers" => :compile
 
+# The feature that no released gem has: a library that was built with all of them, as the tests in Rust are, comes before
+# the one in lib/.
+desc "Run the tests on etcd, with a native half that knows it"
+task "test:etcd" do
+  built = "tmp/etcd/lease_machines"
+  sh "cargo", "build", "--workspace", "--all-features", "--locked", "--lib"
+  mkdir_p built
+  cp "target/debug/liblease_machines_native.#{RbConfig::CONFIG["SOEXT"]}",
+     "#{built}/lease_machines_native.#{RbConfig::CONFIG["DLEXT"]}"
+  ruby("-w", "-I.", "-Itmp/etcd", "-Ilib", "-Itest", "test/etcd/etcd_test.rb")
+end
+
 # Not those that look at the methods themselves, which the checks wrap, or run in Ractors, where the checks cannot, or under
 # GC.stress, where they take for ever, or count what is collected, which the checks may have in hand.
 UNCHECKED = %w[documentation extconf fiber frozen gc_stress interruption machine_id_end ractor release signature

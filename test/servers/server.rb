@@ -179,3 +179,20 @@ class RedisServer < Server
      "--appendfsync", "always"]
   end
 end
+
+class EtcdServer < Server
+  def url = "etcd://127.0.0.1:#{@port}/leases"
+
+  private
+
+  def set_up
+    @peer = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+  end
+
+  def command
+    clients, members = [@port, @peer].map { |port| "http://127.0.0.1:#{port}" }
+    ["etcd", "--name=one", "--data-dir=#{@folder}/data", "--listen-client-urls=#{clients}",
+     "--advertise-client-urls=#{clients}", "--listen-peer-urls=#{members}", "--initial-advertise-peer-urls=#{members}",
+     "--initial-cluster=one=#{members}", "--log-level=error"]
+  end
+end
