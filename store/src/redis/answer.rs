@@ -16,8 +16,9 @@ use crate::{
 pub(super) struct Reply {
     pub(super) what: String,
     pub(super) epoch: Epoch,
-    /// The bucket's decision counter.
+    /// The bucket's count of decisions as it was left, and as it was found.
     pub(super) count: u64,
+    pub(super) before: u64,
     /// The caller knows of a grant that this history does not have.
     pub(super) rewound: bool,
     pub(super) rest: Vec<Value>,
@@ -78,17 +79,19 @@ impl Reply {
             return Err(not_set_up());
         }
         let epoch = parts.get(1).and_then(text).and_then(|epoch| epoch.parse().ok());
-        let (count, rewound) = (parts.get(2).and_then(number), parts.get(3).and_then(number));
-        let (Some(epoch), Some(count), Some(rewound)) = (epoch, count, rewound) else {
+        let counted = |index: usize| parts.get(index).and_then(number);
+        let (Some(epoch), Some(count), Some(before), Some(rewound)) =
+            (epoch, counted(2), counted(3), counted(4))
+        else {
             return Err(nonsense(&parts));
         };
-        let rest = parts.split_off(4);
+        let rest = parts.split_off(5);
         if what == "damaged" {
             let why = rest.first().and_then(text).unwrap_or_default();
             let message = format!("the store's data is damaged: {why}");
             return Err(StoreError::new(ErrorKind::Damaged, message));
         }
-        Ok(Self { what, epoch, count, rewound: rewound == 1, rest })
+        Ok(Self { what, epoch, count, before, rewound: rewound == 1, rest })
     }
 
     pub(super) fn part<T>(&self, index: usize, read: impl Fn(&Value) -> Option<T>) -> Read<T> {

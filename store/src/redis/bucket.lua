@@ -18,8 +18,10 @@ local found = redis.call('HMGET', bucket, 'e', 'f', 'n', 't', 'm')
 local epoch, floor, count = found[1], found[2], tonumber(found[3])
 if not epoch then return {'none'} end
 if not (floor and count and found[4] and found[5]) then
-  return {'damaged', epoch, '0', 0, 'a bucket has lost fields'}
+  return {'damaged', epoch, 0, 0, 0, 'a bucket has lost fields'}
 end
+-- As it was found: see decide/row.lua.
+local before = count
 local dead = tonumber(string.match(found[5], '(%d+)$') or '0')
 
 -- Every row, as {name, row}; one that cannot be read costs itself alone.
@@ -52,7 +54,7 @@ function asked.list()
     local good = redis.call('HGET', bucket, 'g' .. name)
     seen[#seen + 1] = {name, row[LAST], occupant, gone, good and cmsgpack.unpack(good)}
   end)
-  return {'list', epoch, digits(count), 0, seen}
+  return {'list', epoch, digits(count), digits(before), 0, seen}
 end
 
 -- The names of the bucket's pools.
@@ -77,17 +79,17 @@ function asked.granted()
     -- Owner and token of a slot's lease, and of the last one that was given back: see the script about slots.
     if sound and row and ((row[2] == owner and row[3] == token) or (row[15] == owner and row[14] == token)) then yes = 1 end
   end)
-  return {'granted', epoch, digits(count), 0, yes}
+  return {'granted', epoch, digits(count), digits(before), 0, yes}
 end
 
 -- Forgets what nobody has held since a time, raising the floor to the greatest token among it. Of slots, the holds alone.
 function asked.prune()
-  local before, past = now - tonumber(ARGV[3]), ARGV[4]
+  local since, past = now - tonumber(ARGV[3]), ARGV[4]
   local fields, gone, resources, holds = redis.call('HGETALL', bucket), {}, 0, 0
   local function shorten(list)
     while true do
       local oldest = redis.call('LINDEX', list, -1)
-      if not oldest or cmsgpack.unpack(oldest)[8] > before then return end
+      if not oldest or cmsgpack.unpack(oldest)[8] > since then return end
       redis.call('RPOP', list)
       holds = holds + 1
     end
@@ -99,7 +101,7 @@ function asked.prune()
   end
   each(fields, function(name, row)
     local list = past .. name
-    if row[SEEN] <= before and (row[OWNER] == '' or row[UNTIL] <= before) then
+    if row[SEEN] <= since and (row[OWNER] == '' or row[UNTIL] <= since) then
       if less(floor, row[LAST]) then floor = row[LAST] end
       resources, holds = resources + 1, holds + redis.call('LLEN', list)
       redis.call('DEL', list)
@@ -119,7 +121,7 @@ function asked.prune()
     local kind = string.sub(field, 1, 1)
     if kind == 'd' then
       local name, once = string.match(field, '^d([^%z]+)%z(.*)$')
-      if cmsgpack.unpack(value)[5] <= before and good[name] ~= '=' .. once then gone[#gone + 1] = field end
+      if cmsgpack.unpack(value)[5] <= since and good[name] ~= '=' .. once then gone[#gone + 1] = field end
     end
   end
   for index = 1, #gone, 1000 do
@@ -129,7 +131,7 @@ function asked.prune()
     count = count + 1
     redis.call('HSET', bucket, 'f', floor, 'n', digits(count))
   end
-  return {'pruned', epoch, digits(count), 0, resources, holds, floor}
+  return {'pruned', epoch, digits(count), digits(before), 0, resources, holds, floor}
 end
 
 -- No token at or below this is issued from now on.
@@ -138,7 +140,7 @@ function asked.raise()
     floor, count = ARGV[3], count + 1
     redis.call('HSET', bucket, 'f', floor, 'n', digits(count))
   end
-  return {'raised', epoch, digits(count), 0, floor}
+  return {'raised', epoch, digits(count), digits(before), 0, floor}
 end
 
 return asked[ask]()

@@ -2,8 +2,9 @@
 --
 -- KEYS: all buckets. ARGV: 'migrate' or 'open'; the time, or '' for the server's own; the new epoch; the version of what is
 -- stored, as it is there already or is to be; the earliest believable time; the longest ttl; the server's run, its place, its
--- former history, and whether it keeps all that it answered; who may use that version; for 'open' the epoch that is to end, a
--- token that was seen, whether the old holders are dead.
+-- former history, and whether it keeps all that it answered; who may use that version; the name of the server's run; for 'open'
+-- the epoch that is to end, a token that was seen, whether the old holders are dead, and how many epochs that took its place may
+-- be lost.
 local ask, new, version, earliest, longest = ARGV[1], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local GREATEST, LEAP = '9223372036854775807', 4294967296
 
@@ -43,27 +44,37 @@ for index, bucket in ipairs(KEYS) do
   end
 end
 
+-- include runs
+
+-- The number of the run that goes on; none where nobody has written it down.
+local function here()
+  local number, name = last_run()
+  return name == ARGV[12] and number or 0
+end
+
 if ask == 'migrate' and there == #KEYS and agreed then
   -- A store from before there was this number.
   redis.call('HSETNX', KEYS[1], 'u', ARGV[11])
-  return {'there', current}
+  return {'there', current, here()}
 end
 if ask == 'open' and there == 0 then return {'none'} end
-if ask == 'open' and there == #KEYS and agreed and current ~= ARGV[12] then return {'there', current} end
+if ask == 'open' and there == #KEYS and agreed and current ~= ARGV[13] then return {'there', current, here()} end
 if now < earliest then return {'clock', digits(now)} end
 
 local floor, more = '0', ''
 if there > 0 then
   -- Whatever ID time was given out ends at most that long after now.
   stamps = greater_of(stamps, digits(now + longest))
-  floor = greater_of(beyond(greatest), digits(now))
-  if ask == 'open' then floor = greater_of(floor, ARGV[13]) end
-  local at_once = ask == 'open' and ARGV[14] == '1'
+  -- Each epoch that was lost may have begun that far above the one before, and have issued tokens above that.
+  for _ = 1, ask == 'open' and 1 + 2 * tonumber(ARGV[16]) or 1 do greatest = beyond(greatest) end
+  floor = greater_of(greatest, digits(now))
+  if ask == 'open' then floor = greater_of(floor, ARGV[14]) end
+  local at_once = ask == 'open' and ARGV[15] == '1'
   more = digits(now) .. ' ' .. (at_once and '0' or digits(now + longest)) .. ' ' .. (at_once and digits(now) or dead)
 end
 for index, bucket in ipairs(KEYS) do
   redis.call('HSET', bucket, 'e', new, 'f', floor, 'n', digits(counts[index] + 1), 't', '0', 'm', more, 'i', stamps)
 end
 redis.call('HSET', KEYS[1], 'v', version, 'u', ARGV[11], 's.run', ARGV[7], 's.place', ARGV[8], 's.former', ARGV[9],
-  's.durable', ARGV[10])
-return {'opened', new}
+  's.durable', ARGV[10], 's.left', current or '')
+return {'opened', new, enter(ARGV[12], {})}

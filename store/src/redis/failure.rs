@@ -36,6 +36,19 @@ pub(super) fn of_call(server: &dyn Display, error: RedisError) -> StoreError {
     made.with_source(error)
 }
 
+/// Whether a connection is no good for another request: it failed, or the server is not what it was when it was looked over.
+/// Should it be so again, it may have lost something meanwhile.
+pub(super) fn is_over(error: &RedisError) -> bool {
+    matches!(error.kind(), Driver::ReadOnly | Driver::BusyLoadingError | Driver::MasterDown)
+        || is_stale(&error.to_string())
+        || error.is_unrecoverable_error()
+}
+
+/// A replica whose primary is gone, as a script is told from 7.0 on.
+fn is_stale(said: &str) -> bool {
+    said.contains("on a stale replica")
+}
+
 fn of_code(
     at: &dyn Fn(ErrorKind, String) -> StoreError,
     code: &str,
@@ -63,6 +76,11 @@ fn of_code(
         }
         "NOREPLICAS" => {
             at(ErrorKind::Unreachable, format!("too few replicas are connected ({said})")).nothing_changed()
+        }
+        // Where a script may not read, it has not written.
+        _ if is_stale(said) => {
+            at(ErrorKind::Unreachable, format!("it is a replica that has lost its primary ({said})"))
+                .nothing_changed()
         }
         "BUSY" => at(ErrorKind::Busy, format!("another script runs there ({said})")),
         _ if said.contains("user executing the script") || said.contains("ACL failure in script") => {

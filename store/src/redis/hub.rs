@@ -1,6 +1,6 @@
 //! What all calls of a store share: sending a request, and noticing that the server has lost history.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease_machines::{FencingToken, OwnerId};
@@ -8,13 +8,14 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::answer::{Reply, changed_meanwhile, not_set_up, text};
-use super::link::{Link, Live, Standing, Target};
+use super::link::{self, Link, Live, Standing, Target};
 use super::request::{Request, Requests, whole_micros};
 use super::script::{self, BUCKETS, EPOCH};
+use super::seen::Seen;
 use super::{RedisOptions, server::Server};
 use crate::decide::{EARLIEST_MICROS, LEAP};
 use crate::server::{Here, each};
-use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError};
+use crate::{Epoch, ErrorKind, LeaseRef, Migration, Opening, StoreError, Undecided};
 
 /// Buckets that are asked at once, where all are: others get their turn in between.
 const AT_ONCE: usize = 64;
@@ -25,26 +26,19 @@ pub(super) struct Hub {
     pub(super) options: RedisOptions,
     /// What the time between a request and its answer is counted by.
     here: Here,
-    seen: Mutex<Seen>,
-}
-
-/// The greatest decision counters that this store has been told of, in an epoch. One that is lower afterwards shows that
-/// the server has lost what it answered.
-struct Seen {
-    epoch: Option<Epoch>,
-    counts: Vec<u64>,
+    seen: Arc<Seen>,
 }
 
 impl Hub {
     pub(super) fn new(target: Target, options: RedisOptions) -> Result<Self, StoreError> {
         options.check()?;
-        let seen = Seen { epoch: None, counts: vec![0; BUCKETS] };
+        let seen = Arc::new(Seen::new());
         Ok(Self {
-            link: Link::new(target, &options),
+            link: Link::new(target, &options, Arc::clone(&seen)),
             requests: Requests::new(&options),
             here: options.clock.clone().map_or_else(Here::default, Here::new),
             options,
-            seen: Mutex::new(seen),
+            seen,
         })
     }
 
@@ -54,8 +48,10 @@ impl Hub {
         for _ in 0..TRIES {
             let live = self.link.live(deadline).await?;
             let Standing::Lost(epoch) = live.standing else { return Ok(live) };
-            self.open_epoch(&live, &Opening::new(epoch), deadline).await?;
+            // Whatever becomes of that: what the caller wants was not asked.
+            let opened = self.open_epoch(&live, &Opening::new(epoch), deadline).await;
             self.link.forget(&live).await;
+            opened.map_err(StoreError::nothing_changed)?;
         }
         Err(StoreError::new(
             ErrorKind::Unreachable,
@@ -86,33 +82,13 @@ impl Hub {
         request: &Request,
         deadline: Instant,
     ) -> Result<Reply, StoreError> {
-        let before = self.seen(request.bucket);
+        let before = self.seen.before(request.bucket);
         let reply = Reply::read(self.link.ask(live, &request.cmd, deadline).await?)?;
-        // Only against what was known before it was sent: answers overtake each other.
-        if let Some((epoch, count)) = before {
-            if epoch == reply.epoch && reply.count < count {
-                let new = self.open_epoch(live, &Opening::new(epoch), deadline).await?;
-                return Err(StoreError::new_epoch(epoch, new));
-            }
+        if self.seen.has_lost(request.bucket, before, &reply) {
+            let new = self.open_epoch(live, &Opening::new(reply.epoch), deadline).await?;
+            return Err(StoreError::new_epoch(reply.epoch, new));
         }
-        self.note(request.bucket, &reply);
         Ok(reply)
-    }
-
-    fn seen(&self, bucket: usize) -> Option<(Epoch, u64)> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((seen.epoch?, seen.counts.get(bucket).copied()?))
-    }
-
-    fn note(&self, bucket: usize, reply: &Reply) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.epoch != Some(reply.epoch) {
-            seen.epoch = Some(reply.epoch);
-            seen.counts.fill(0);
-        }
-        if let Some(count) = seen.counts.get_mut(bucket) {
-            *count = reply.count.max(*count);
-        }
     }
 
     /// Asks for each of many requests; each has its own answer.
@@ -129,7 +105,8 @@ impl Hub {
         each(requests.into_iter().map(ask)).await
     }
 
-    /// Asks every bucket, some at a time, and hands the answers on: of those that are asked with one that fails, too.
+    /// Asks every bucket, some at a time, and hands the answers on: of those that are asked with one that fails, too. Where
+    /// several fail, it is told of the one after which least is known.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         request: impl Fn(usize) -> Request,
@@ -141,7 +118,11 @@ impl Hub {
             let some = (first..(first + AT_ONCE).min(BUCKETS)).map(&request).collect();
             let mut heard = Ok(());
             for answer in self.ask_each(&live, some, deadline).await {
-                heard = heard.and(answer.and_then(&mut take));
+                let answer = answer.and_then(&mut take);
+                let least = answer.as_ref().is_err_and(|error| error.undecided() == Undecided::Unknown);
+                if heard.is_ok() || least {
+                    heard = answer;
+                }
             }
             heard?;
         }
@@ -191,6 +172,7 @@ impl Hub {
             opening.instead_of.to_string(),
             above.to_string(),
             u8::from(opening.old_holders_are_dead).to_string(),
+            self.seen.epochs_after(opening.instead_of).to_string(),
         ];
         let (_, epoch) = self.begin(live, "open", &args, deadline).await?;
         Ok(epoch)
@@ -223,7 +205,8 @@ impl Hub {
             .arg(&server.place)
             .arg(&server.former)
             .arg(u8::from(server.is_durable()))
-            .arg(live.stamp.usable_by);
+            .arg(live.stamp.usable_by)
+            .arg(server.name());
         for arg in args {
             cmd.arg(arg);
         }
@@ -232,7 +215,13 @@ impl Hub {
         let part = |index: usize| parts.get(index).and_then(text).unwrap_or_default();
         match part(0).as_str() {
             word @ ("opened" | "there") => {
-                part(1).parse().map(|epoch| (word == "opened", epoch)).map_err(|_| not_set_up())
+                let epoch = part(1).parse().map_err(|_| not_set_up())?;
+                let run = link::run(&answer, server.name());
+                // One that is found to have lost something goes on with nothing that was told.
+                if run.is_some() && (word == "opened" || live.standing == Standing::Kept) {
+                    self.seen.is_under(run);
+                }
+                Ok((word == "opened", epoch))
             }
             "clock" => Err(StoreError::new(
                 ErrorKind::Configuration,

@@ -13,8 +13,9 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
-use super::answer::{array, changed_meanwhile, not_set_up, text};
+use super::answer::{array, changed_meanwhile, not_set_up, number, text};
 use super::script::{self, HELLO, KNOWN, Keys};
+use super::seen::{Run, Seen};
 use super::server::Server;
 use super::{RedisOptions, failure, rights, tls};
 use crate::version::Stamp;
@@ -71,13 +72,14 @@ pub(super) struct Link {
     pub(super) target: Target,
     options: RedisOptions,
     keys: Keys,
+    seen: Arc<Seen>,
     live: Mutex<Option<Live>>,
 }
 
 impl Link {
-    pub(super) fn new(target: Target, options: &RedisOptions) -> Self {
+    pub(super) fn new(target: Target, options: &RedisOptions, seen: Arc<Seen>) -> Self {
         let keys = Keys::new(&options.namespace);
-        Self { target, options: options.clone(), keys, live: Mutex::new(None) }
+        Self { target, options: options.clone(), keys, seen, live: Mutex::new(None) }
     }
 
     /// When a request that begins now has to have ended.
@@ -231,24 +233,56 @@ impl Link {
 
     /// Asks the store whether this server goes on with its history.
     async fn hello(&self, live: &Live) -> Result<Standing, StoreError> {
-        let server = &live.server;
-        let mut cmd = script::call(&HELLO, &[self.keys.bucket(0)]);
+        let (name, before) = (live.server.name(), self.seen.before(0));
+        let mut answer = self.greet(live, &[self.keys.bucket(0)]).await?;
+        if word(&answer, 0) == "begins" {
+            let all: Vec<String> = self.keys.all().collect();
+            answer = self.greet(live, &all).await?;
+        }
+        let epoch = || word(&answer, 1).parse::<Epoch>().map_err(|_| not_set_up());
+        match word(&answer, 0).as_str() {
+            // The setting up goes through here, too: what needs the store finds out by itself that it is missing.
+            "none" => {
+                self.seen.is_under(None);
+                Ok(Standing::Kept)
+            }
+            "kept" => {
+                let (epoch, left) = (epoch()?, word(&answer, 3).parse().ok());
+                if self.seen.has_gone_back(before, epoch, left) {
+                    return Ok(Standing::Lost(epoch));
+                }
+                self.seen.is_under(run(&answer, name));
+                Ok(Standing::Kept)
+            }
+            "lost" => epoch().map(Standing::Lost),
+            _ => Err(changed_meanwhile(&word(&answer, 1))),
+        }
+    }
+
+    async fn greet(&self, live: &Live, keys: &[String]) -> Result<Value, StoreError> {
+        let (server, name) = (&live.server, live.server.name());
+        let mut cmd = script::call(&HELLO, keys);
         cmd.arg(live.stamp.version)
             .arg(&server.run)
             .arg(&server.place)
             .arg(&server.former)
             .arg(u8::from(server.is_durable()))
-            .arg(u8::from(self.options.trust_failover));
-        let mut connection = live.connection.clone();
-        let answer = asked(&mut connection, &cmd).await.map_err(|error| self.failed(error))?;
-        let Value::Array(parts) = &answer else { return Err(not_set_up()) };
-        let part = |index: usize| parts.get(index).and_then(text).unwrap_or_default();
-        match part(0).as_str() {
-            // The setting up goes through here, too: what needs the store finds out by itself that it is missing.
-            "none" | "kept" => Ok(Standing::Kept),
-            "lost" => part(1).parse().map(Standing::Lost).map_err(|_| not_set_up()),
-            _ => Err(changed_meanwhile(&part(1))),
+            .arg(u8::from(self.options.trust_failover))
+            .arg(&name);
+        match self.seen.under_another_run(&name) {
+            None => {
+                cmd.arg("").arg(0).arg("");
+            }
+            Some(told) => {
+                cmd.arg(told.epoch.to_string()).arg(told.run.number).arg(&told.run.name);
+                for (bucket, count) in told.counts {
+                    // Lua counts from one.
+                    cmd.arg(bucket + 1).arg(count);
+                }
+            }
         }
+        let mut connection = live.connection.clone();
+        asked(&mut connection, &cmd).await.map_err(|error| self.failed(error))
     }
 
     /// Tells the server the scripts, and asks it which version of theirs its data is: all of it in one piece.
@@ -283,6 +317,13 @@ impl Link {
         }
     }
 
+    /// A connection that is to be greeted anew, where it was found to have lost something.
+    pub(super) async fn look_anew(&self, live: &Live) {
+        if live.standing != Standing::Kept {
+            self.forget(live).await;
+        }
+    }
+
     /// Asks the server one thing. Where it does not know the script, nothing was done, and it is told the whole of it.
     pub(super) async fn ask(&self, live: &Live, cmd: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
         match self.send(live, cmd, deadline).await? {
@@ -291,7 +332,7 @@ impl Link {
                 self.send(live, &whole, deadline).await?.map_err(|error| self.failed(error))
             }
             Err(error) => {
-                if matches!(error.kind(), redis::ErrorKind::ReadOnly) || error.is_unrecoverable_error() {
+                if failure::is_over(&error) {
                     live.over.store(true, Ordering::Release);
                 }
                 Err(self.failed(error))
@@ -347,6 +388,17 @@ impl Link {
             }
         }
     }
+}
+
+/// A word of an answer.
+fn word(answer: &Value, index: usize) -> String {
+    array(answer).and_then(|parts| parts.get(index)).and_then(text).unwrap_or_default()
+}
+
+/// The run of this name, by the number that an answer tells; 0 stands for none.
+pub(super) fn run(answer: &Value, name: String) -> Option<Run> {
+    let found = array(answer).and_then(|parts| parts.get(2)).and_then(number)?;
+    (found > 0).then_some(Run { number: found, name })
 }
 
 /// The driver takes an error that the server answers for a value.

@@ -13,6 +13,7 @@ mod renew;
 mod request;
 mod rights;
 mod script;
+mod seen;
 mod server;
 mod slots;
 mod store;

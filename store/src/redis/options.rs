@@ -85,7 +85,8 @@ impl RedisOptions {
     }
 
     /// Take a server that was promoted, or restarted without having written everything down first, for one that has lost
-    /// nothing (not the default). Only where whoever promotes replicas sees to that.
+    /// nothing (not the default). Only where whoever promotes replicas sees to that. A store that was told of something
+    /// which is missing opens a new epoch all the same.
     pub const fn trust_failover(mut self, trust: bool) -> Self {
         self.trust_failover = trust;
         self

@@ -42,7 +42,7 @@ fn told(text: &str) -> Told {
 }
 
 /// What several decisions have in common.
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 14] = [
     ("current", include_str!("decide/current.lua")),
     ("entry", include_str!("decide/entry.lua")),
     ("epoch", include_str!("decide/epoch.lua")),
@@ -51,6 +51,7 @@ const PARTS: [(&str, &str); 13] = [
     ("refusal", include_str!("decide/refusal.lua")),
     ("remember", include_str!("decide/remember.lua")),
     ("row", include_str!("decide/row.lua")),
+    ("runs", include_str!("runs.lua")),
     ("slot-index", include_str!("slot/index.lua")),
     ("slot-rows", include_str!("slot/rows.lua")),
     ("standing", include_str!("decide/standing.lua")),

@@ -77,6 +77,11 @@ impl Server {
         server
     }
 
+    /// What its history calls this run of the server: one that was promoted goes on as another.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.run, self.former).trim_end().to_owned()
+    }
+
     /// Everything that is answered is on the disk before.
     pub(super) fn is_durable(&self) -> bool {
         self.aof && self.fsync.as_deref() == Some("always")

@@ -31,7 +31,7 @@ use crate::{
 /// - A restart of a server that does not keep everything, and the promotion of a replica, open a new epoch: every lease is
 ///   lost, and nothing is granted before `max_ttl` has passed. See [`RedisOptions::trust_failover`].
 /// - A server that was put back from a copy by hand, its own record of its run included, is noticed only when a client that
-///   knows more asks it. Open a new epoch then.
+///   knows more asks it: whatever others have decided since, but not where that client is gone. Open a new epoch then.
 /// - Nodes of a cluster are refused.
 /// - A store does not survive `fork`: in the child every call is refused.
 pub struct RedisStore {
@@ -255,8 +255,11 @@ impl Store for RedisStore {
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         self.run(move |hub| async move {
             let deadline = hub.link.deadline();
-            let live = hub.ready(deadline).await?;
-            hub.open_epoch(&live, &opening, deadline).await
+            // Also on a server that has lost history: this takes the place of the epoch that would be opened there.
+            let live = hub.link.live(deadline).await?;
+            let opened = hub.open_epoch(&live, &opening, deadline).await;
+            hub.link.look_anew(&live).await;
+            opened
         })
     }
 

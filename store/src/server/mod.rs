@@ -9,6 +9,8 @@ mod connecting;
 mod driver;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "etcd"))]
 mod each;
+#[cfg(any(feature = "redis", feature = "etcd"))]
+mod epochs;
 mod findings;
 mod here;
 mod poll;
@@ -28,6 +30,8 @@ pub(crate) use connecting::{CONNECT_TIMEOUT, Passwords, check_connect_timeout};
 pub(crate) use driver::Driver;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "etcd"))]
 pub(crate) use each::each;
+#[cfg(any(feature = "redis", feature = "etcd"))]
+pub(crate) use epochs::Epochs;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) use findings::rights;
 pub(crate) use findings::with_epoch;

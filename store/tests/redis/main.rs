@@ -1,6 +1,7 @@
 //! The store on Redis and Valkey, on servers of the test's own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod away;
 #[path = "../common/black_hole.rs"]
 mod black_hole;
 #[path = "../common/mod.rs"]
@@ -8,6 +9,7 @@ mod common;
 mod conformance;
 mod connecting;
 mod fence;
+mod forgotten;
 mod load;
 mod losses;
 mod mutants;

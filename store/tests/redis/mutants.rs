@@ -23,7 +23,7 @@ pub(crate) type Mutant = (&'static str, &'static str, &'static str, Option<&'sta
 const MUTANTS: &[Mutant] = &[
     (
         "no look at the epoch before a grant",
-        "if believed ~= '' and believed ~= epoch then return {'epoch', epoch, count, 0} end",
+        "if believed ~= '' and believed ~= epoch then return {'epoch', epoch, count, before, 0} end",
         "",
         Some("a request for another epoch changes nothing, and says so"),
     ),
@@ -107,7 +107,7 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "a once-key counts for nothing",
-        "if done then return {'done', epoch, count, 0, cmsgpack.unpack(done)} end",
+        "if done then return {'done', epoch, count, before, 0, cmsgpack.unpack(done)} end",
         "",
         Some("work done under a once-key is not done again"),
     ),
@@ -131,13 +131,13 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "a second release is not known for one",
-        "row[GONE_HOW] == 'released' then\n  return {'already', epoch, count, 0}",
-        "row[GONE_HOW] == 'released' then\n  return {'rejected', epoch, count, 0, 'Vacant', false, false}",
+        "row[GONE_HOW] == 'released' then\n  return {'already', epoch, count, before, 0}",
+        "row[GONE_HOW] == 'released' then\n  return {'rejected', epoch, count, before, 0, 'Vacant', false, false}",
         Some("a second release of a token is already released"),
     ),
     (
         "withdrawals are remembered nowhere",
-        "redis.call('HSET', bucket, 'w', math.max(tonumber(withdrawn or 0), now + REMEMBER * 1e6))",
+        "redis.call('HSET', bucket, 'n', count, 'w', math.max(tonumber(withdrawn or 0), now + REMEMBER * 1e6))",
         "",
         Some("withdraw vacates without a token, once for all"),
     ),

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -21,6 +21,7 @@ pub(crate) enum Replies {
 /// A proxy that keeps what was asked, until the process ends.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
+    server: Arc<AtomicU16>,
     replies: Arc<Mutex<Replies>>,
     asked: Arc<Mutex<Vec<u8>>>,
     writes: Arc<AtomicUsize>,
@@ -38,16 +39,20 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
+            server: Arc::new(server.into()),
             replies: Arc::new(Mutex::new(Replies::Pass)),
             asked: Arc::default(),
             writes: Arc::default(),
         };
+        let server = Arc::clone(&proxy.server);
         let (replies, asked, writes) =
             (Arc::clone(&proxy.replies), Arc::clone(&proxy.asked), Arc::clone(&proxy.writes));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server.load(Ordering::SeqCst))) else {
+                    continue;
+                };
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 let (asked, writes, replies) =
                     (Arc::clone(&asked), Arc::clone(&writes), Arc::clone(&replies));
@@ -81,6 +86,11 @@ impl Proxy {
             }
         });
         proxy
+    }
+
+    /// From now on, to another server; connections that there are go on as they are.
+    pub(crate) fn leads_to(&self, server: u16) {
+        self.server.store(server, Ordering::SeqCst);
     }
 
     pub(crate) fn replies(&self, replies: Replies) {

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,18 +71,68 @@ impl RedisServer {
         assert!(self.launch(), "it did not start again: {}", self.process.log());
     }
 
-    /// Starts it, and waits until it has read its data; says no where it has ended instead.
-    fn launch(&mut self) -> bool {
+    /// Keeps a copy of its log as it is now, while nobody asks anything.
+    pub fn keep(&self) {
+        self.copy("appendonlydir", "kept");
+    }
+
+    /// The same server on the log that was kept, after it was killed.
+    pub fn put_back(&mut self) {
+        self.kill();
+        self.copy("kept", "appendonlydir");
+        assert!(self.launch(), "it did not start again: {}", self.process.log());
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let [from, to] = [from, to].map(|name| self.process.path().join(name));
+        let _ = std::fs::remove_dir_all(&to);
+        assert!(Command::new("cp").arg("-a").arg(&from).arg(&to).status().unwrap().success());
+    }
+
+    /// The same server on the same files, which it is reading still.
+    pub fn restart_loading(&mut self) {
+        self.kill();
+        self.spawn();
+        self.is_loading();
+    }
+
+    /// Waits until it reads data.
+    pub fn is_loading(&self) {
+        self.says("loading:1");
+    }
+
+    /// Waits until it has read all.
+    pub fn has_loaded(&self) {
+        self.says("loading:0");
+    }
+
+    fn says(&self, what: &str) {
+        let start = Instant::now();
+        let what = format!("\r\n{what}\r\n");
+        while !ask(self.port, &["INFO", "persistence"]).is_ok_and(|said| said.contains(&what)) {
+            assert!(start.elapsed() < PATIENCE, "{} does not say {what:?}", self.program);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn spawn(&mut self) {
         let (port, folder) = (self.port.to_string(), self.process.path().to_str().unwrap().to_owned());
         let mut all = vec!["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", &folder];
         all.extend(self.args.iter().map(String::as_str));
         self.process.start(Path::new(self.program), &all, "KILL");
+    }
+
+    /// Starts it, and waits until it has read its data; says no where it has ended instead.
+    fn launch(&mut self) -> bool {
+        self.spawn();
         let start = Instant::now();
         loop {
             // Somebody else's server may have got the port.
             let own = self.process.pid().map(|pid| format!("process_id:{pid}\r\n"));
             match (own, ask(self.port, &["INFO"])) {
-                (Some(own), Ok(said)) if said.contains(&own) && said.contains("loading:0") => return true,
+                (Some(own), Ok(said)) if said.contains(&own) && said.contains("\r\nloading:0\r\n") => {
+                    return true;
+                }
                 _ => {}
             }
             if self.process.log().contains("already in use") {

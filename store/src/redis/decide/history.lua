@@ -16,4 +16,4 @@ if limit > #holds then
   end
 end
 while #holds > limit do holds[#holds] = nil end
-return {'holds', epoch, count, 0, holds}
+return {'holds', epoch, count, before, 0, holds}

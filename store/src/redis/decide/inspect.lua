@@ -2,4 +2,4 @@
 
 local good = redis.call('HGET', bucket, 'g' .. name)
 -- include standing
-return {'seen', epoch, count, 0, row[LAST], occupant, gone, good and cmsgpack.unpack(good)}
+return {'seen', epoch, count, before, 0, row[LAST], occupant, gone, good and cmsgpack.unpack(good)}

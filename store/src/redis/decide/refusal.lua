@@ -3,4 +3,4 @@ if reason == 'Expired' then
   -- include write
 end
 -- include standing
-return {'rejected', epoch, count, rewound, reason, occupant, gone}
+return {'rejected', epoch, count, before, rewound, reason, occupant, gone}

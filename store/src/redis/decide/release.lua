@@ -3,7 +3,7 @@
 local owner, token, once, at_least = ARGV[6], ARGV[7], ARGV[9], tonumber(ARGV[10])
 -- include epoch
 if row[GONE] == token and row[GONE_OWNER] == owner and row[GONE_HOW] == 'released' then
-  return {'already', epoch, count, 0}
+  return {'already', epoch, count, before, 0}
 end
 -- include loss
 -- include current
@@ -23,7 +23,7 @@ if not reason then
     row[OWNER], row[TOKEN] = '', ''
   end
   -- include write
-  if left > 0 then return {'retained', epoch, count, rewound, left} end
-  return {'released', epoch, count, rewound}
+  if left > 0 then return {'retained', epoch, count, before, rewound, left} end
+  return {'released', epoch, count, before, rewound}
 end
 -- include refusal

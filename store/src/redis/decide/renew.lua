@@ -17,7 +17,7 @@ if not reason then
   row[UNTIL] = math.max(row[UNTIL], at + ttl)
   row[RENEWED], row[RENEWALS] = at, row[RENEWALS] + 1
   -- include write
-  return {'renewed', epoch, count, rewound, token, row[UNTIL] - at}
+  return {'renewed', epoch, count, before, rewound, token, row[UNTIL] - at}
 end
 -- include past
 -- include refusal

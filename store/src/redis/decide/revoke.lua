@@ -24,7 +24,7 @@ else
   row[OWNER], row[TOKEN], row[LAST] = '', '', token or GREATEST
   if less(top, row[LAST]) then redis.call('HSET', bucket, 't', row[LAST]) end
   -- include write
-  if not token then return {'rejected', epoch, count, 0, 'TokensExhausted', false, false} end
-  return {'burnt', epoch, count, 0, token}
+  if not token then return {'rejected', epoch, count, before, 0, 'TokensExhausted', false, false} end
+  return {'burnt', epoch, count, before, 0, token}
 end
 -- include refusal

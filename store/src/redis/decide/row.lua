@@ -34,7 +34,10 @@ end
 local found = redis.call('HMGET', bucket, field, 'e', 'f', 'n', 't', 'm', 'w')
 local epoch, floor, count, top, more, withdrawn = found[2], found[3], tonumber(found[4]), found[5], found[6], found[7]
 if not epoch then return {'none'} end
-if not (floor and count and top and more) then return {'damaged', epoch, 0, 0, 'its bucket has lost fields'} end
+if not (floor and count and top and more) then return {'damaged', epoch, 0, 0, 0, 'its bucket has lost fields'} end
+-- Whatever is written that has to be there later counts as a decision. Each answer tells the count as it is left and as it was
+-- found: whoever knows of a greater one sees that what was between is lost, also where this decision makes up for it.
+local before = count
 
 local row
 if not found[1] then
@@ -43,12 +46,12 @@ else
   local sound
   sound, row = pcall(cmsgpack.unpack, found[1])
   if not sound or type(row) ~= 'table' or #row < FIELDS then
-    return {'damaged', epoch, count, 0, 'its row cannot be read'}
+    return {'damaged', epoch, count, before, 0, 'its row cannot be read'}
   end
 end
 local held = row[OWNER] ~= ''
 if held and less(row[LAST], row[TOKEN]) then
-  return {'damaged', epoch, count, 0, 'its lease has a token greater than the last one issued'}
+  return {'damaged', epoch, count, before, 0, 'its lease has a token greater than the last one issued'}
 end
 -- When the epoch was opened, before when it grants nothing, and from when leases of former ones are over.
 local opened, grants_from = 0, 0

@@ -5,7 +5,8 @@
 -- up. The bucket says until when there may be one.
 local owner, REMEMBER = ARGV[6], 3 * 3600
 redis.call('SET', bucket .. ':withdrawn:' .. name .. '\0' .. owner, '1', 'EX', REMEMBER)
-redis.call('HSET', bucket, 'w', math.max(tonumber(withdrawn or 0), now + REMEMBER * 1e6))
+count = count + 1
+redis.call('HSET', bucket, 'n', count, 'w', math.max(tonumber(withdrawn or 0), now + REMEMBER * 1e6))
 if held and row[OWNER] == owner and row[KEPT] == 0 then
   if live then
     how = 'withdrawn'
@@ -13,7 +14,7 @@ if held and row[OWNER] == owner and row[KEPT] == 0 then
     reason, how = 'Expired', 'expired'
   end
 elseif row[GONE_OWNER] == owner and row[GONE_HOW] ~= 'revoked' then
-  return {'already', epoch, count, 0}
+  return {'already', epoch, count, before, 0}
 else
   reason = held and 'WrongOwner' or 'Vacant'
 end
@@ -22,6 +23,6 @@ if not reason then
   row[GONE], row[GONE_OWNER], row[GONE_HOW] = row[TOKEN], owner, 'withdrawn'
   row[OWNER], row[TOKEN] = '', ''
   -- include write
-  return {'released', epoch, count, 0}
+  return {'released', epoch, count, before, 0}
 end
 -- include refusal

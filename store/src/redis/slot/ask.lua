@@ -77,7 +77,7 @@ function asked.claim(again)
   end
   row[MARK] = math.max(row[MARK], stamps_above)
   if row[EPOCH] ~= epoch or not going_on then row[AFTER] = -1 end
-  local token, before = next_token(row), row[IDENTITY]
+  local token, formerly = next_token(row), row[IDENTITY]
   if not token then return say('unclaimed', 'TokensExhausted') end
   if at < grants_from then return say('held back', grants_from - at) end
   if held(row) then tell(slot, row, live(row) and 'rotated' or 'expired') end
@@ -88,7 +88,7 @@ function asked.claim(again)
   if time_until then reserve(row, time_until) end
   if not size then make(slots) end
   redis.call('HSET', pool, 'o' .. owner, slot)
-  write(slot, row, before)
+  write(slot, row, formerly)
   return told('granted', slot, row, id_time)
 end
 
@@ -151,6 +151,8 @@ end
 function asked.withdraw()
   local owner = ARGV[6]
   redis.call('SET', withdrawal(owner), '1', 'PX', REMEMBER)
+  count = count + 1
+  redis.call('HSET', bucket, 'n', digits(count))
   local slot, row = own_of(owner)
   if slot and not row then return damaged('the row of a slot cannot be read') end
   if not slot or slot >= size then return rejected(fresh(), 'Vacant') end

@@ -28,7 +28,7 @@ local found = redis.call('HMGET', bucket, 'e', 'f', 'n', 't', 'm', 'i', 'p' .. n
 local epoch, floor, count, top, known = found[1], found[2], tonumber(found[3]), found[4], found[7]
 if not epoch then return {'none'} end
 
-local function damaged(what) return {'damaged', epoch, digits(count or 0), 0, what} end
+local function damaged(what) return {'damaged', epoch, 0, 0, 0, what} end
 
 if not (floor and count and top and found[5]) then return damaged('its bucket has lost fields') end
 -- When the epoch was opened, before when it grants nothing, and from when leases of former ones are over.
@@ -47,6 +47,8 @@ local size, swept = tonumber(kept[1]), tonumber(kept[3] or '0')
 if not size and known == epoch then return damaged('the rows of a pool are gone: open a new epoch') end
 local at = math.max(now, tonumber(kept[2] or '0'))
 local rewound = 0
+-- The bucket's count of decisions as it was found: see decide/row.lua.
+local before = count
 
 local function fresh() return {'', '', '', 0, 0, '', 0, 0, 0, '', '', '', '0', '', '', '', -1, 0, -1} end
 
@@ -73,8 +75,8 @@ local function live(row) return held(row) and at < row[UNTIL] end
 local function free_from(row) return held(row) and row[UNTIL] or row[FREED] end
 
 local function say(what, ...)
-  local said = {what, epoch, digits(count), rewound}
-  for index = 1, select('#', ...) do said[4 + index] = (select(index, ...)) end
+  local said = {what, epoch, digits(count), digits(before), rewound}
+  for index = 1, select('#', ...) do said[5 + index] = (select(index, ...)) end
   return said
 end
 
