@@ -35,28 +35,27 @@ impl Hub {
         }
     }
 
-    /// Whether an answer shows that the cluster has lost history: it is another one, or less far than it was. A new epoch
-    /// is opened then, before anybody hears of that answer, and is returned.
+    /// Whether an answer shows that the cluster has lost history: it is another one, or less far than it was, or in an epoch
+    /// that had been replaced. A new epoch is opened then, before anybody hears of that answer, and is returned.
     pub(super) async fn settle(
         &self,
         epochal: &Epochal,
         head: Head,
         deadline: Instant,
     ) -> Result<Option<Epoch>, StoreError> {
-        let Standing { epoch, cluster, .. } = epochal.standing;
-        let goes_on = self.goes_on(epoch, head);
+        let Standing { epoch, cluster, left, .. } = epochal.standing;
+        let goes_on = self.goes_on(epoch, left, head);
         let same = cluster == head.cluster;
         if same && goes_on {
             return Ok(None);
         }
-        if self.options.trust_failover {
-            if !same {
-                let text = Standing { cluster: head.cluster, ..epochal.standing }.write();
-                let as_read = self.as_read(epochal);
-                let put = TxnOp::put(self.keys.standing(), text, None);
-                // Its key has another revision then, at which whoever knows the old one reads anew.
-                self.transact(Txn::new().when([as_read]).and_then([put]), deadline).await?;
-            }
+        // That another cluster has lost nothing may be believed; not that the same one has not, against what is known.
+        if self.options.trust_failover && goes_on {
+            let text = Standing { cluster: head.cluster, ..epochal.standing }.write();
+            let as_read = self.as_read(epochal);
+            let put = TxnOp::put(self.keys.standing(), text, None);
+            // Its key has another revision then, at which whoever knows the old one reads anew.
+            self.transact(Txn::new().when([as_read]).and_then([put]), deadline).await?;
             return Ok(None);
         }
         self.open_on(epochal, head.cluster, &Opening::new(epoch), deadline).await.map(Some)
@@ -84,10 +83,12 @@ impl Hub {
         if old.epoch != opening.instead_of {
             return Ok(old.epoch);
         }
-        let known = old.floor.saturating_add(self.greatest_revision()).saturating_add(LEAP);
+        // Each epoch that was lost may have begun that far above the one before, and have issued tokens above that.
+        let leaps = LEAP.saturating_mul(1 + 2 * self.epochs_after(old.epoch));
+        let known = old.floor.saturating_add(self.greatest_revision()).saturating_add(leaps);
         let above = opening.above.map_or(0, FencingToken::value);
         let floor = clock()?.max(known).max(above).min(MAX_TOKEN);
-        let new = Standing { epoch: Epoch::draw()?, floor, cluster, ..old };
+        let new = Standing { epoch: Epoch::draw()?, floor, cluster, left: Some(old.epoch), ..old };
         let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
         if opening.old_holders_are_dead {
             let all = DeleteOptions::new().with_prefix();

@@ -13,6 +13,7 @@ use super::keys::Keys;
 use super::leases::Leases;
 use super::link::Link;
 use super::reading::{Epochal, Reading, Wanted};
+use crate::server::Epochs;
 use crate::{Epoch, ResourceName, StoreError};
 
 pub(super) struct Hub {
@@ -27,8 +28,11 @@ pub(super) struct Hub {
 #[derive(Default)]
 struct Seen {
     resources: HashMap<ResourceName, Known>,
-    /// The greatest revision, in an epoch. One that is lower afterwards shows that the cluster has lost what it answered.
-    revision: Option<(Epoch, i64)>,
+    epochs: Epochs,
+    /// The cluster, and the greatest revision in the last epoch. One that is lower afterwards shows that the cluster has lost
+    /// what it answered. What is written proves nothing by the revision that it gets: that makes up for one that was lost.
+    cluster: u64,
+    revision: i64,
 }
 
 #[derive(Clone)]
@@ -81,7 +85,7 @@ impl Hub {
         deadline: Instant,
     ) -> Result<(TxnResponse, Head), StoreError> {
         // Only what was known before it was sent says something: answers overtake each other.
-        let before = self.seen().revision;
+        let before = self.seen().before();
         let answer = self.link.transact(txn, deadline).await?;
         let head = answer.header().map_or_else(Head::default, |header| Head {
             cluster: header.cluster_id(),
@@ -92,24 +96,20 @@ impl Hub {
         Ok((answer, head))
     }
 
-    /// Takes note of how far the cluster is, where it is no less far than it was.
-    pub(super) fn goes_on(&self, epoch: Epoch, head: Head) -> bool {
-        // What was written has a revision of its own.
-        let since = head.revision.saturating_sub(i64::from(head.wrote));
-        if head.before.is_some_and(|(before, revision)| before == epoch && since < revision) {
-            return false;
-        }
-        let mut seen = self.seen();
-        match &mut seen.revision {
-            Some((of, revision)) if *of == epoch => *revision = head.revision.max(*revision),
-            other => *other = Some((epoch, head.revision)),
-        }
-        true
+    /// Takes note of how far the cluster is, where it is no less far than it was. `left` is the epoch that this one has
+    /// replaced.
+    pub(super) fn goes_on(&self, epoch: Epoch, left: Option<Epoch>, head: Head) -> bool {
+        self.seen().goes_on(epoch, left, head)
     }
 
     /// The greatest revision that this store was told of.
     pub(super) fn greatest_revision(&self) -> u64 {
-        self.seen().revision.map_or(0, |(_, revision)| u64::try_from(revision).unwrap_or(0))
+        u64::try_from(self.seen().revision).unwrap_or(0)
+    }
+
+    /// How many epochs are known to have come after this one.
+    pub(super) fn epochs_after(&self, epoch: Epoch) -> u64 {
+        self.seen().epochs.after(epoch) as u64
     }
 
     /// Reads a resource. Where it shows that history was lost, a new epoch is opened first.
@@ -148,6 +148,60 @@ pub(super) struct Head {
     pub(super) revision: i64,
     /// It has written, and its revision is that of what it wrote.
     pub(super) wrote: bool,
-    /// What was known of it when it was asked.
-    pub(super) before: Option<(Epoch, i64)>,
+    /// What was known when it was asked.
+    pub(super) before: Before,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Before {
+    epoch: Option<Epoch>,
+    cluster: u64,
+    revision: i64,
+}
+
+impl Seen {
+    fn before(&self) -> Before {
+        Before { epoch: self.epochs.current(), cluster: self.cluster, revision: self.revision }
+    }
+
+    fn goes_on(&mut self, epoch: Epoch, left: Option<Epoch>, head: Head) -> bool {
+        // What was written has a revision of its own.
+        let since = head.revision.saturating_sub(i64::from(head.wrote));
+        let before = head.before;
+        // Another cluster counts on its own.
+        let same = before.epoch == Some(epoch) && before.cluster == head.cluster;
+        if same && since < before.revision || self.epochs.went_back(before.epoch, epoch) {
+            return false;
+        }
+        let current = self.epochs.current();
+        if self.epochs.enter(before.epoch, epoch) {
+            self.epochs.left(left);
+            let counts_on = current == Some(epoch) && self.cluster == head.cluster;
+            self.revision = if counts_on { head.revision.max(self.revision) } else { head.revision };
+            self.cluster = head.cluster;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_does_not_make_up_for_one_that_was_lost() {
+        let epochs = [1, 2].map(|value| Epoch::new(value).unwrap());
+        let mut seen = Seen::default();
+        let mut goes_on = |epoch: usize, cluster, revision, wrote| {
+            let head = Head { cluster, revision, wrote, before: seen.before() };
+            seen.goes_on(epochs[epoch], None, head)
+        };
+        assert!(goes_on(0, 7, 10, true) && goes_on(0, 7, 10, false) && goes_on(0, 7, 11, true));
+        assert!(!goes_on(0, 7, 10, false) && !goes_on(0, 7, 11, true) && !goes_on(0, 7, 10, true));
+        assert!(goes_on(0, 7, 12, true));
+        // One that was made of a snapshot counts on its own, and is told by its identity.
+        assert!(goes_on(0, 8, 3, false) && !goes_on(0, 8, 2, false));
+        assert!(goes_on(1, 8, 2, false), "an epoch that was opened where less is known");
+        assert!(!goes_on(0, 8, 9, false), "the one before does not come again");
+    }
 }

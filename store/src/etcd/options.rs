@@ -90,7 +90,7 @@ impl EtcdOptions {
     }
 
     /// Take a cluster under another identity (made from a snapshot, say) for one that has lost nothing (not the default).
-    /// Only where whoever makes it sees to that.
+    /// Only where whoever makes it sees to that. The same cluster is never believed against what a store was told.
     pub const fn trust_failover(mut self, trust: bool) -> Self {
         self.trust_failover = trust;
         self

@@ -27,6 +27,8 @@ pub(super) struct Standing {
     pub(super) cluster: u64,
     /// The version of all that is stored.
     pub(super) stamp: Stamp,
+    /// The epoch whose place it has taken.
+    pub(super) left: Option<Epoch>,
 }
 
 /// The last token of a resource.
@@ -191,7 +193,7 @@ impl Last {
 impl Standing {
     /// As this program sets a store up.
     pub(super) const fn new(epoch: Epoch, floor: u64, cluster: u64) -> Self {
-        Self { epoch, floor, cluster, stamp: KNOWN.writes }
+        Self { epoch, floor, cluster, left: None, stamp: KNOWN.writes }
     }
 
     pub(super) fn write(&self) -> String {
@@ -201,6 +203,9 @@ impl Standing {
         to.put("epoch", self.epoch);
         to.put("floor", self.floor);
         to.put("cluster", format_args!("{:016x}", self.cluster));
+        if let Some(left) = self.left {
+            to.put("left", left);
+        }
         to.0
     }
 
@@ -214,6 +219,7 @@ impl Standing {
             epoch: from.epoch("epoch")?,
             floor: from.number("floor")?,
             cluster: from.need("cluster", |text| u64::from_str_radix(text, 16).ok())?,
+            left: from.get("left").and_then(|text| text.parse().ok()),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! What a cluster can lose, and how it shows.
 
+use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use etcd_client::Client;
@@ -117,19 +119,8 @@ fn disks_that_were_put_back_show_to_whoever_knows_more() {
     let mut server = EtcdServer::start();
     let (url, store) = set_up(&server);
     let before = granted(&store, claim("before", 1));
-    server.kill();
-    let (data, copy) = (server.data(), server.data().with_extension("copy"));
-    let copied = Command::new("cp").arg("-a").arg(&data).arg(&copy).status().unwrap();
-    assert!(copied.success());
-    server.restart();
+    keep(&mut server);
     let lost = lease("job", 2, granted(&store, claim("job", 2)));
-    let put_back = |server: &mut EtcdServer| {
-        server.kill();
-        std::fs::remove_dir_all(&data).unwrap();
-        let copied = Command::new("cp").arg("-a").arg(&copy).arg(&data).status().unwrap();
-        assert!(copied.success());
-        server.restart();
-    };
     // This store was told of a later revision.
     put_back(&mut server);
     is_new_epoch(renewed(&store, &lease("before", 1, before)));
@@ -140,4 +131,92 @@ fn disks_that_were_put_back_show_to_whoever_knows_more() {
     let told = renewed(&other, &lost).unwrap();
     assert!(matches!(told, Renewed::Rejected(_)), "the call itself is answered as by the core: {told:?}");
     has_lost(&other, &lost);
+}
+
+/// Keeps a copy of its disk as it is now.
+fn keep(server: &mut EtcdServer) {
+    server.kill();
+    copy(&server.data(), &server.data().with_extension("copy"));
+    server.restart();
+}
+
+/// The same member on the disk that was kept.
+fn put_back(server: &mut EtcdServer) {
+    server.kill();
+    copy(&server.data().with_extension("copy"), &server.data());
+    server.restart();
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}
+
+/// What is written next gets the revision of what was lost. On a resource of its own, so that what it compares still holds.
+#[test]
+fn a_decision_does_not_make_up_for_one_that_was_put_back() {
+    for lost in 1..=2 {
+        let mut server = EtcdServer::start();
+        let (_, store) = set_up(&server);
+        let held = lease("held", 1, granted(&store, claim("held", 1)));
+        keep(&mut server);
+        let other = lease("job", 2, granted(&store, claim("job", 2)));
+        (1..lost).for_each(|_| drop(renewed(&store, &other).unwrap()));
+        put_back(&mut server);
+        is_new_epoch(renewed(&store, &held));
+        has_lost(&store, &other);
+    }
+}
+
+/// That an epoch was opened is a decision, too.
+#[test]
+fn an_epoch_that_was_replaced_is_not_gone_back_to() {
+    for by_another in [false, true] {
+        let mut server = EtcdServer::start();
+        let (url, first) = set_up(&server);
+        granted(&first, claim("job", 1));
+        keep(&mut server);
+        let epoch = block_on(first.epoch()).unwrap();
+        block_on(first.open_epoch(Opening::new(epoch).with_dead_holders())).unwrap();
+        // One who came later knows only which epoch that one has replaced.
+        let later = EtcdStore::open(&url).unwrap();
+        let store = if by_another { &later } else { &first };
+        let lost = lease("job", 2, granted(store, claim("job", 2)));
+        put_back(&mut server);
+        let error = renewed(store, &lost).unwrap_err();
+        let ErrorKind::NewEpoch { current } = error.kind() else { panic!("{error}") };
+        assert!(current != epoch && Some(current) != lost.epoch, "{error}");
+        block_on(store.open_epoch(Opening::new(current).with_dead_holders())).unwrap();
+        assert!(granted(store, claim("job", 3)).token > lost.token, "{by_another}");
+    }
+}
+
+/// Who makes a cluster of a snapshot may be believed; not whoever puts back the disk of the same one.
+#[test]
+fn trust_in_another_cluster_is_none_in_a_disk_that_was_put_back() {
+    let mut server = EtcdServer::start();
+    let (url, _) = set_up(&server);
+    let store = EtcdStore::open(&format!("{url}?trust_failover=1")).unwrap();
+    let held = lease("held", 1, granted(&store, claim("held", 1)));
+    keep(&mut server);
+    let other = lease("job", 2, granted(&store, claim("job", 2)));
+    put_back(&mut server);
+    is_new_epoch(renewed(&store, &held));
+    has_lost(&store, &other);
+}
+
+#[test]
+fn fifty_migrates_at_once_open_one_epoch() {
+    let url = EtcdServer::shared().url(&namespace());
+    let done: Vec<Migration> = thread::scope(|scope| {
+        let migrate = || EtcdStore::open(&url).unwrap().migrate().unwrap();
+        let all: Vec<_> = (0..50).map(|_| scope.spawn(migrate)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(done.iter().filter(|done| **done == Migration::SetUp).count(), 1, "{done:?}");
+    let epochs: Vec<_> = (0..2).map(|_| block_on(EtcdStore::open(&url).unwrap().epoch()).unwrap()).collect();
+    assert_eq!(epochs[0], epochs[1]);
+    let store = EtcdStore::open(&url).unwrap();
+    assert_eq!(store.migrate().unwrap(), Migration::UpToDate);
+    granted(&store, claim("job", 1));
 }
