@@ -12,8 +12,9 @@ fn lent(before: &str) -> (String, PostgresStore) {
     let (schema, url) = server.fresh();
     let client = runtime().block_on(async {
         let client = server.client("postgres").await.unwrap();
-        // Some of it fails, and leaves the connection as it is then.
-        let _ = client.batch_execute(&before.replace("{schema}", &schema)).await;
+        let told = client.batch_execute(&before.replace("{schema}", &schema)).await;
+        // What fails on purpose leaves the connection as it is then.
+        assert_eq!(told.is_err(), before.contains("1 / 0"), "{before}: {told:?}");
         client
     });
     let options = PostgresOptions::default().schema(schema);
@@ -60,7 +61,7 @@ fn it_is_used_whatever_else_was_set() {
         "CREATE TEMP TABLE lease_row (name text); SET search_path = pg_catalog, pg_temp",
         "SET default_transaction_isolation = serializable; SET TimeZone = '14'",
         "SET standard_conforming_strings = off; SET DateStyle = 'SQL, DMY'; SET extra_float_digits = 0",
-        "BEGIN; CREATE TEMP TABLE some (number int) ON COMMIT DROP; COMMIT",
+        "BEGIN; CREATE TEMP TABLE own (number int) ON COMMIT DROP; COMMIT",
     ] {
         let (url, store) = lent(before);
         let held = granted(&store, claim("job", 1));
