@@ -489,3 +489,36 @@ fn a_guarded_manager_starts_when_the_store_is_there_and_not_before() {
     manager.stop();
     assert_eq!(holders(&store), 0);
 }
+
+/// Who says what his process is, says so in the label; where nothing is to be taken over, a claim needs no look.
+#[test]
+fn the_process_is_written_down_where_a_later_claim_may_take_the_slot_over() {
+    let store = memory();
+    let labelled = || pool(&store, 8).with_label("a test").with_process_proof();
+    held(&labelled());
+    held(&labelled().with_exclusive_identity("pod-0"));
+    held(&labelled().with_identity("web"));
+    let seen = block_on(store.slots(name())).expect("a look");
+    let labels: Vec<_> =
+        seen.slots.iter().filter_map(|slot| slot.occupant.as_ref()?.label.as_deref()).collect();
+    assert_eq!(labels[..2], ["a test", "a test"]);
+    match lease_machines_os::Process::current() {
+        Some(own) => assert_eq!(labels[2], format!("a test [{own}]")),
+        None => assert_eq!(labels[2], "a test"),
+    }
+    // It lives: its slot is not taken over.
+    assert_eq!(held(&labelled().with_identity("web")).machine_id, 3);
+}
+
+#[test]
+fn a_look_that_fails_proves_nothing_and_keeps_nobody_from_claiming() {
+    let store = memory();
+    let looks = u16::from(lease_machines_os::Process::current().is_some());
+    for fault in [Fault::DropRequest, Fault::DropReply, Fault::Refuse] {
+        let script = vec![fault; looks.into()];
+        let (_, pool) = faulty(&store, 8, &script);
+        held(&pool.with_identity("web").with_process_proof());
+        store.advance(Duration::from_millis(1));
+    }
+    assert_eq!(holders(&store), 3);
+}

@@ -139,7 +139,7 @@ fn start(url: &str, number: u32, log: &Arc<Log>, stop: &AtomicBool) -> Option<Ma
         let name = format!("maker-{number}");
         let pool = match number % 3 {
             0 => pool,
-            1 => pool.with_identity(name),
+            1 => pool.with_identity(name).with_process_proof(),
             _ => pool.with_exclusive_identity(name),
         };
         let options = Options::new().lease_duration(LEASE).renew_interval(RENEW).acquire_timeout(Some(WAIT));

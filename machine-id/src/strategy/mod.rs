@@ -6,6 +6,8 @@ mod fixed;
 mod guarded;
 mod hosts;
 #[cfg(feature = "store")]
+mod left_behind;
+#[cfg(feature = "store")]
 mod pool;
 
 use std::any::Any;

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lease_machines::{OwnerId, Rejection, SlotRange};
+use lease_machines_os::Process;
 use lease_machines_store::{
     Claimed, ErrorKind, PoolClaim, Rejected, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
     StoreError, Unclaimed, Undecided, VacatedHow, fresh_owner, give_back_unheard,
 };
 use pollster::block_on;
 
+use super::left_behind::{labelled, left_behind};
 use crate::{AcquireError, Acquired, CallOptions, LeaseHandle, Left, RenewError, Renewed, Strategy};
 
 /// A store that is lent for one call.
@@ -54,6 +56,8 @@ pub struct PoolLease {
     store: Box<dyn Fn() -> Result<Lent, StoreError> + Send + Sync>,
     /// What all claims have in common. Owner, attempt and ttl are each claim's own.
     common: PoolClaim,
+    /// Whether a claim says which process it is, and takes over what those that are gone have left behind.
+    process_proof: bool,
     claimants: Mutex<Vec<Claimant>>,
 }
 
@@ -84,7 +88,7 @@ impl PoolLease {
         size: u32,
     ) -> Self {
         let common = PoolClaim::new(pool, size, OwnerId::new(0), Duration::ZERO).with_id_time();
-        Self { store: Box::new(store), common, claimants: Mutex::default() }
+        Self { store: Box::new(store), common, process_proof: false, claimants: Mutex::default() }
     }
 
     /// The same, within this part of the pool: data centres that share one have one each.
@@ -119,6 +123,25 @@ impl PoolLease {
         self
     }
 
+    /// The same, taking back at once what a process of its [identity](Self::with_identity) on this machine has left behind that
+    /// was killed: a worker of several with one name, that is started again, has its slot and leaves no other one blocked until
+    /// the dead one's lease is over.
+    ///
+    /// For that the process which claims is written down at the end of the label, and a claim looks through the pool first: one
+    /// request more. A live slot is taken over only with [proof](Process::is_gone) that the process which claimed it has ended,
+    /// and only from the very lease that was seen. Without proof it is as if this had not been said: on another machine or after
+    /// a restart of it, in another container (with a PID namespace of its own), or where the system does not tell (elsewhere than
+    /// on Linux). Two containers, or machines, that were cloned while they ran must not share an identity in this way.
+    ///
+    /// As with an exclusive identity, the stamps of the new life begin above all that the first could have used: factories that
+    /// sort make no ID until the clock has come that far. Whoever has said nothing of an identity, or that it is exclusive, has no
+    /// use for this, and it changes nothing.
+    #[must_use]
+    pub const fn with_process_proof(mut self) -> Self {
+        self.process_proof = true;
+        self
+    }
+
     /// The same, shown with this to people who ask who has the slot.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
@@ -136,6 +159,7 @@ impl PoolLease {
         let (owner, attempt) = self.claimant().map_err(|error| refusal(&error))?;
         let mut claim = self.common.clone().with_attempt(attempt).with_range(range);
         (claim.owner, claim.ttl) = (owner, ttl);
+        self.prove(&**store, &mut claim);
         let answer = match attempt {
             1 => store.claim_slot(claim),
             _ => store.reclaim_slot(claim),
@@ -162,6 +186,21 @@ impl PoolLease {
             }
             Ok(other) => Err(AcquireError::Refused(format!("an answer of a later version: {other:?}"))),
             Err(error) => Err(refusal(&error)),
+        }
+    }
+
+    /// Writes this process into the claim, and the lease of one that is gone, where there is one.
+    ///
+    /// The process is the one that claims, and not the one that made the strategy: that may have forked it, and be gone itself.
+    fn prove(&self, store: &dyn Store, claim: &mut PoolClaim) {
+        if !self.process_proof || claim.identity.is_none() || claim.exclusive_identity {
+            return;
+        }
+        let Some(process) = Process::current() else { return };
+        claim.label = Some(labelled(claim.label.as_deref(), &process));
+        // A store that cannot be looked at has nothing to take over; what is the matter with it, the claim will be told.
+        if let Ok(seen) = block_on(store.slots(claim.pool.clone())) {
+            claim.gone = left_behind(&seen, claim, Process::is_gone);
         }
     }
 
@@ -346,6 +385,7 @@ impl fmt::Debug for PoolLease {
             .field("range", &self.common.range)
             .field("identity", &self.common.identity)
             .field("exclusive", &self.common.exclusive_identity)
+            .field("process_proof", &self.process_proof)
             .finish_non_exhaustive()
     }
 }
