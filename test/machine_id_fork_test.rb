@@ -81,6 +81,22 @@ class MachineIdForkTest < Minitest::Test
     end
   end
 
+  # Leaf#84, CosId#69: the dead used the pool up until their leases were over.
+  def test_a_worker_that_is_killed_has_its_number_at_once_when_it_is_started_again
+    skip "only Linux tells that a process is gone" unless RUBY_PLATFORM.include?("linux")
+
+    Dir.mktmpdir do |folder|
+      pool = MachineId::PoolLease.new(store: LeaseMachines.open("sqlite:#{folder}/leases.db"), pool: "ids", size: 8,
+                                      identity: "web", process_proof: true)
+      start(pool)
+
+      assert_equal [1, 1, 1], Array.new(3) { number_of_one_that_is_killed(pool) }
+      assert_equal 2, number_of_one_that_is_killed(pool.with(process_proof: false)), "by name alone it is another"
+      assert_equal 1, number_of_one_that_is_killed(pool)
+      assert_equal [0, 0], [@ids.machine_id, machine_of(@ids.next_id)], "it lives"
+    end
+  end
+
   def test_before_anything_was_started
     said = run_elsewhere("LeaseMachines::MachineId.next_id rescue print($!.class, $!.message)")
 
@@ -161,6 +177,20 @@ class MachineIdForkTest < Minitest::Test
   end
 
   private
+
+  def number_of_one_that_is_killed(pool)
+    reader, writer = IO.pipe
+    pid = fork do
+      writer.puts(MachineId.start(strategy: pool).machine_id)
+      sleep
+    end
+    writer.close
+    Integer(reader.gets)
+  ensure
+    reader&.close
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+  end
 
   def run_elsewhere(script, *arguments, **options)
     load_path = $LOAD_PATH.flat_map { |folder| ["-I", folder] }

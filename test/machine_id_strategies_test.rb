@@ -212,7 +212,7 @@ class MachineIdStrategiesTest < Minitest::Test
       assert_equal :exhausted, full.reason
       assert_match(/pool ids/, full.message)
       [{ pool: "" }, { size: 513 }, { size: 600, range: 9..512 }, { range: 2..1 }, { range: 0..70_000 },
-       { identity: "a", exclusive_identity: "b" }, { cool_down: 9 }].each do |wrong|
+       { identity: "a", exclusive_identity: "b" }, { process_proof: true }, { cool_down: 9 }].each do |wrong|
         assert_raises(ArgumentError, wrong.to_s) { MachineId.start(strategy: none.with(**wrong)) }
       end
       [{ size: 2**40 }, { size: 0 }, { range: -1..3 }, { range: 3...3 }].each do |wrong|
@@ -221,7 +221,7 @@ class MachineIdStrategiesTest < Minitest::Test
         assert_includes error.message, wrong.values.first.to_s
       end
       [{ store: nil }, { size: 1.5 }, { range: 3 }, { range: (..5) }, { range: (5..) }, { range: 1.0..2.0 },
-       { cool_down: "1 s" }, { label: 7 }].each do |wrong|
+       { cool_down: "1 s" }, { label: 7 }, { process_proof: "web" }].each do |wrong|
         assert_raises(TypeError, wrong.to_s) { MachineId.start(strategy: none.with(**wrong)) }
       end
     end

@@ -137,8 +137,8 @@ fn written_down(ruby: &Ruby, description: RArray) -> Result<Option<Box<dyn Strat
     Ok(Some(strategy))
 }
 
-/// `[:pool, store, pool, size, [first, last], cool_down, identity, exclusive_identity, label]`, with the greatest number that
-/// it has.
+/// `[:pool, store, pool, size, [first, last], cool_down, identity, exclusive_identity, label,
+/// process_proof]`, with the greatest number that it has.
 fn pool(ruby: &Ruby, description: RArray) -> Result<(PoolLease, u32), Error> {
     let store: &Store = description.entry(1)?;
     let size: u32 = description.entry(3)?;
@@ -162,6 +162,9 @@ fn pool(ruby: &Ruby, description: RArray) -> Result<(PoolLease, u32), Error> {
     }
     if let Some(label) = of(8, "label")? {
         pool = pool.with_label(label);
+    }
+    if description.entry::<bool>(9)? {
+        pool = pool.with_process_proof();
     }
     Ok((pool, greatest))
 }

@@ -59,7 +59,7 @@ module LeaseMachines
       end
     end
 
-    PoolLease = Data.define(:store, :pool, :size, :range, :cool_down, :identity, :exclusive_identity, :label)
+    PoolLease = Data.define(:store, :pool, :size, :range, :cool_down, :identity, :exclusive_identity, :label, :process_proof)
 
     # A machine ID from a pool on a store, which no other holder has: the number of a slot. Time for IDs is reserved with
     # each grant and renewal, and what was not used is given back in the end. A store that cannot be asked ends nothing:
@@ -90,6 +90,11 @@ module LeaseMachines
     #     its own again also where it is still held, for that is what a crash left behind
     # @!attribute [r] label
     #   @return [String, nil] shown to people who ask who has the slot
+    # @!attribute [r] process_proof
+    #   @return [Boolean] whether what a process of this +identity+ has left behind that was killed on this machine is
+    #     taken back at once. The process that starts is written down at the end of the label for that, and the next one
+    #     looks whether it still exists: on Linux, on the same boot, in the same container. A slot of one that may still
+    #     run is never taken. Sortable IDs are not made until the clock has passed all that the first could have used
     class PoolLease
       # @param store [Store]
       # @param pool [String]
@@ -99,7 +104,9 @@ module LeaseMachines
       # @param identity [String, nil]
       # @param exclusive_identity [String, nil]
       # @param label [String, nil]
-      def initialize(store:, pool:, size:, range: nil, cool_down: 30, identity: nil, exclusive_identity: nil, label: nil)
+      # @param process_proof [Boolean]
+      def initialize(store:, pool:, size:, range: nil, cool_down: 30, identity: nil, exclusive_identity: nil, label: nil,
+                     process_proof: false)
         Strategies.check(Store, store: store)
         Strategies.check(String, pool: pool, **{ identity:, exclusive_identity:, label: }.compact)
         Strategies.check(Integer, size: size)
@@ -109,8 +116,9 @@ module LeaseMachines
         Strategies.check_range(range) if range
         raise ArgumentError, "an identity is exclusive or not: found both" if identity && exclusive_identity
 
+        Strategies.check_proof(process_proof, identity)
         super(store:, pool: pool.dup.freeze, size:, range:, cool_down:, identity: identity.dup.freeze,
-              exclusive_identity: exclusive_identity.dup.freeze, label: label.dup.freeze)
+              exclusive_identity: exclusive_identity.dup.freeze, label: label.dup.freeze, process_proof:)
       end
     end
 
@@ -169,6 +177,15 @@ module LeaseMachines
         raise ArgumentError, "range must have a number in it, and lie in 0..65535: found #{range}"
       end
 
+      def self.check_proof(process_proof, identity)
+        unless [true, false].include?(process_proof)
+          raise TypeError, "process_proof must be true or false, not #{process_proof.class}"
+        end
+        return if identity || !process_proof
+
+        raise ArgumentError, "process_proof is about an identity that several share: found none"
+      end
+
       # What is not said is not to be what all others have not said.
       def self.filled(**given)
         check(String, **given)
@@ -193,7 +210,7 @@ module LeaseMachines
         when HostIdentifiers then [:host_identifiers, strategy.own, strategy.ids.to_a]
         when PoolLease
           [:pool, strategy.store, strategy.pool, strategy.size, strategy.range&.minmax, Seconds.of(strategy.cool_down),
-           strategy.identity, strategy.exclusive_identity, strategy.label]
+           strategy.identity, strategy.exclusive_identity, strategy.label, strategy.process_proof]
         else
           unless strategy.respond_to?(:acquire)
             raise TypeError, "a strategy has the method acquire, #{strategy.class} has not"
