@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use lease_machines::{FencingToken, OwnerId};
 
@@ -109,6 +109,20 @@ pub trait Marks: Send + Sync {
     /// Sets a mark back, below tokens that it has seen, and writes that down with the reason. For an operator: a token
     /// that was never issued may have raised it. Without a token the mark is removed.
     fn reset(&self, key: MarkKey, to: Option<FencingToken>, reason: String) -> Answer<'_, ()>;
+
+    /// Forgets marks that nobody has written for so long, and that are not ahead of the clock. A floor is raised to the greatest of
+    /// them first, for each name of a store its own: a token below it that has no mark of its own is refused from then on, whatever
+    /// its resource. Says how many there were.
+    ///
+    /// *Refused* as [`Unsupported`](ErrorKind::Unsupported) where there is no such floor: on Redis and etcd.
+    fn prune(&self, older_than: Duration) -> Answer<'_, u64> {
+        let _ = older_than;
+        Box::pin(async {
+            let message =
+                "marks cannot be pruned on this engine, which keeps no floor above those that are forgotten";
+            Err(StoreError::new(ErrorKind::Unsupported, message))
+        })
+    }
 }
 
 /// The future of [`Marks::advance`].

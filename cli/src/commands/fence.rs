@@ -1,21 +1,23 @@
 //! `lease fence`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use lease_machines::{FencingToken, OwnerId};
-use lease_machines_store::{GuardError, Mark, MarkKey, Marks, ResourceName, open_marks};
+use lease_machines_store::{GuardError, Mark, MarkKey, Marks, ResourceName, open_marks, parse_duration};
 use serde::Serialize;
 
+use super::prune::count;
 use super::{Outcome, confirm};
 use crate::args::{self, Form, LeaseOptions, StoreOption};
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::output::{self, utc, views, visible};
 
-/// Look at, raise or reset the mark that a fence refuses older tokens by
+/// Look at, raise, reset or forget the marks that a fence refuses older tokens by
 ///
-/// The mark stands in the database that is protected, and is raised by each guarded write. These commands are for
+/// A mark stands in the database that is protected, and is raised by each guarded write. These commands are for
 /// scripts and operators; they guard no write themselves.
 #[derive(Args, Debug)]
 pub(crate) struct Fence {
@@ -28,16 +30,34 @@ enum What {
     Check(Check),
     Advance(Advance),
     Reset(Reset),
+    Prune(Prune),
 }
 
-/// Which mark.
+/// Where the marks stand.
 #[derive(Args, Debug)]
-struct Where {
+struct Database {
     /// The database that is protected, where it is not the store itself: sqlite:PATH, postgres://…, mysql://…,
     /// redis://… or etcd://…
     #[arg(long, value_name = "URL")]
     fence: Option<String>,
 
+    #[command(flatten)]
+    store: StoreOption,
+}
+
+impl Database {
+    fn open(&self) -> Result<Arc<dyn Marks>, Failure> {
+        let opened = match &self.fence {
+            Some(url) => open_marks(url),
+            None => open_marks(self.store.choose()?.url()),
+        };
+        opened.map_err(Failure::of_look)
+    }
+}
+
+/// Which mark.
+#[derive(Args, Debug)]
+struct Where {
     /// The name of the store whose tokens they are, in a database that is written under leases of several stores
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     of_store: String,
@@ -47,20 +67,12 @@ struct Where {
     slot: i64,
 
     #[command(flatten)]
-    store: StoreOption,
+    database: Database,
 }
 
 impl Where {
     fn key(&self, resource: &ResourceName) -> MarkKey {
         MarkKey::new(resource.clone()).in_store(self.of_store.clone()).in_slot(self.slot)
-    }
-
-    fn open(&self) -> Result<Arc<dyn Marks>, Failure> {
-        let opened = match &self.fence {
-            Some(url) => open_marks(url),
-            None => open_marks(self.store.choose()?.url()),
-        };
-        opened.map_err(Failure::of_look)
     }
 }
 
@@ -133,6 +145,33 @@ struct Reset {
     form: Form,
 }
 
+/// Forget marks that no guarded write has touched for a long time
+///
+/// A floor is raised above them first, so that what they refused stays refused. Below it every token is refused that has no
+/// mark of its own, whatever its resource: choose more than the longest time for which a lease is held before its first
+/// guarded write. Not on Redis and etcd, which keep no such floor.
+#[derive(Args, Debug)]
+struct Prune {
+    /// Forget what was written last longer ago than this: a bare number is seconds, 30d or 12h works too
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
+    older_than: Duration,
+
+    /// Do not ask. Needed with --older-than 0 where nobody can be asked: standard input or standard error is no terminal
+    #[arg(short, long)]
+    yes: bool,
+
+    #[command(flatten)]
+    database: Database,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    marks: u64,
+}
+
 #[derive(Serialize)]
 struct Answer {
     resource: String,
@@ -155,6 +194,7 @@ impl Fence {
             What::Check(check) => check.run().await,
             What::Advance(advance) => advance.run().await,
             What::Reset(reset) => reset.run().await,
+            What::Prune(prune) => prune.run().await,
         }
     }
 }
@@ -162,7 +202,7 @@ impl Fence {
 impl Check {
     async fn run(self) -> Outcome {
         let key = self.at.key(&self.resource);
-        let mark = look(self.at.open()?.as_ref(), &key).await?;
+        let mark = look(self.at.database.open()?.as_ref(), &key).await?;
         let passes = self.token.map(|token| would_pass(mark.as_ref(), token, self.owner));
         tell(&key, mark.as_ref(), passes, self.form)?;
         Ok(if passes == Some(false) { Exit::No } else { Exit::Ok })
@@ -181,7 +221,7 @@ impl Advance {
     async fn run(self) -> Outcome {
         let lease = self.lease.lease();
         let key = self.at.key(&lease.resource);
-        let marks = self.at.open()?;
+        let marks = self.at.database.open()?;
         marks.advance(key.clone(), lease).await.map_err(|error| refused(&error))?;
         if self.form.json {
             let mark = look(marks.as_ref(), &key).await?;
@@ -195,7 +235,7 @@ impl Reset {
     async fn run(self) -> Outcome {
         confirm::possible(self.yes, "reset a mark")?;
         let key = self.at.key(&self.resource);
-        let marks = self.at.open()?;
+        let marks = self.at.database.open()?;
         let found = look(marks.as_ref(), &key).await?;
         let after = match self.to {
             Some(token) => format!("Tokens from {token} on will pass"),
@@ -210,6 +250,27 @@ impl Reset {
         marks.reset(key.clone(), self.to, self.reason).await.map_err(Failure::of_decision)?;
         let mark = look(marks.as_ref(), &key).await?;
         tell(&key, mark.as_ref(), None, self.form)?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Prune {
+    async fn run(self) -> Outcome {
+        if self.older_than.is_zero() {
+            confirm::possible(self.yes, "forget every mark")?;
+        }
+        let marks = self.database.open()?;
+        let question = "Every mark will be forgotten, and every older token than the newest of them will be refused.\nPrune them?";
+        if self.older_than.is_zero() && !self.yes && !confirm::ask(question)? {
+            output::note("nothing was pruned");
+            return Ok(Exit::No);
+        }
+        let forgotten = marks.prune(self.older_than).await.map_err(Failure::of_decision)?;
+        if self.form.json {
+            output::print_json(&Forgotten { marks: forgotten })?;
+        } else {
+            output::print(&format!("forgot {}\n", count(forgotten, "mark")))?;
+        }
         Ok(Exit::Ok)
     }
 }

@@ -71,7 +71,8 @@ impl Prune {
     }
 }
 
-fn count(number: u64, of: &str) -> String {
+/// `1 resource`, `2 resources`.
+pub(super) fn count(number: u64, of: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {of}{plural}")
 }

@@ -47,6 +47,7 @@ fn every_answer_has_exactly_the_documented_fields() {
     check("Fence", &world.json("fence check r"));
     check("Fence", &world.json(&format!("fence advance r {options}")));
     check("Fence", &world.json("fence reset r --reason test --yes"));
+    check("Forgotten", &world.json("fence prune --older-than 1h"));
     check("Doctor", &world.json("doctor"));
     check("Migrated", &world.json("migrate"));
     check("Migration", &world.json("migrate --print"));

@@ -95,6 +95,32 @@ fn an_operator_resets_a_mark_and_says_why() {
 }
 
 #[test]
+fn marks_that_are_forgotten_go_on_refusing() {
+    let world = World::new();
+    let first = world.acquire("r --ttl 1h");
+    world.lease(&format!("release r {}", first.options())).ok();
+    let second = world.acquire("r --ttl 1h");
+    world.lease(&raise(&second)).ok();
+    world.lease("fence prune").fails(64, &["--older-than"]);
+    assert_eq!(world.lease("fence prune --older-than 1h").ok().out, "forgot 0 marks\n");
+    world.lease("fence prune --older-than 0").fails(64, &["--yes"]);
+    let mut terminal = Terminal::spawn(world.command(["fence", "prune", "--older-than", "0"]));
+    terminal.expect("[y/N]");
+    terminal.say("n\n");
+    assert_eq!(terminal.end(), Some(1));
+    assert_eq!(world.json("fence check r")["mark"]["token"], second.token);
+
+    assert_eq!(world.lease("fence prune --older-than 0 --yes").ok().out, "forgot 1 mark\n");
+    assert!(world.json("fence check r")["mark"].is_null());
+    world.lease(&raise(&first)).fails(79, &["the mark was not raised", &first.token, &second.token]);
+    world.lease(&raise(&second)).ok();
+    // The database alone is needed, not the store; and it is not made.
+    let nowhere = format!("--fence sqlite:{}", world.path("nowhere.db").display());
+    world.lease(&format!("fence prune --older-than 1h {nowhere}")).fails(78, &["nowhere.db", "no file"]);
+    assert!(!world.path("nowhere.db").exists());
+}
+
+#[test]
 fn a_run_raises_the_mark_before_its_command_starts() {
     let world = World::new();
     fs::write(world.path("data.db"), "").unwrap();

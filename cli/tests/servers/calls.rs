@@ -16,6 +16,7 @@ on_each_engine! {
     a_pruned_resource_comes_back_with_a_greater_token
     a_new_epoch_ends_every_lease
     a_mark_is_raised_shown_and_reset
+    marks_that_are_forgotten_go_on_refusing
     doctor_looks_at_the_server
     a_run_holds_the_lease_and_says_what_it_does
     once_is_once
@@ -184,6 +185,29 @@ fn a_mark_is_raised_shown_and_reset(place: &Place) {
     let words = ["fence", "reset", "r", "--yes", "--reason", "a test", "--to", &first.token];
     Answer::of(&mut place.command(words)).ok();
     place.lease(&format!("fence check r --token {}", first.token)).ok();
+}
+
+fn marks_that_are_forgotten_go_on_refusing(place: &Place) {
+    let prune = "fence prune --yes --older-than";
+    let can = !["redis:", "etcd:"].iter().any(|engine| place.url().starts_with(engine));
+    if can {
+        assert_eq!(place.lease(&format!("{prune} 0")).ok().out, "forgot 0 marks\n", "nobody has set them up");
+    }
+    let first = place.set_up().acquire("r --ttl 1h");
+    place.lease(&format!("release r {}", first.options())).ok();
+    let second = place.acquire("r --ttl 1h");
+    place.lease(&format!("fence advance r {}", second.options())).ok();
+    if can {
+        assert_eq!(place.json(&format!("{prune} 1h"))["marks"], 0);
+        assert_eq!(place.json(&format!("{prune} 0"))["marks"], 1);
+        assert!(place.json("fence check r")["mark"].is_null());
+    } else {
+        place.lease(&format!("{prune} 0")).fails(78, &["marks cannot be pruned"]);
+        assert_eq!(place.json("fence check r")["mark"]["token"], second.token);
+    }
+    let stale = place.lease(&format!("fence advance r {}", first.options()));
+    stale.fails(79, &["was not raised", &second.token]);
+    place.lease(&format!("fence advance r {}", second.options())).ok();
 }
 
 fn doctor_looks_at_the_server(place: &Place) {

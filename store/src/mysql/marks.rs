@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lease_machines::FencingToken;
 use tokio::time::timeout;
@@ -98,5 +99,16 @@ impl Marks for MysqlMarks {
         let reset =
             self.run(move |mut link| async move { MysqlFence::reset(link.conn(), &key, to, &reason).await });
         Box::pin(async move { reset.await?.map_err(refused) })
+    }
+
+    fn prune(&self, older_than: Duration) -> Answer<'_, u64> {
+        let pruned = self.run(move |mut link| async move {
+            match MysqlFence::prune(link.conn(), older_than).await {
+                // Nobody has ever raised one.
+                Err(error) if error.kind() == GuardErrorKind::NotSetUp => Ok(0),
+                answer => answer,
+            }
+        });
+        Box::pin(async move { pruned.await?.map_err(refused) })
     }
 }

@@ -120,4 +120,19 @@ impl Marks for PostgresMarks {
             reset.await?.map_err(refused)
         })
     }
+
+    fn prune(&self, older_than: Duration) -> Answer<'_, u64> {
+        Box::pin(async move {
+            let pruned = self.on(move |fence, client, _| {
+                Box::pin(async move {
+                    match fence.prune(client, older_than).await {
+                        // Nobody has ever raised one.
+                        Err(error) if error.kind() == GuardErrorKind::NotSetUp => Ok(0),
+                        answer => answer,
+                    }
+                })
+            });
+            pruned.await?.map_err(refused)
+        })
+    }
 }

@@ -88,4 +88,9 @@ impl Marks for SqliteMarks {
         let answer = self.call(move |connection| SqliteFence::reset(connection, &key, to, &reason));
         Box::pin(async move { answer.await?.map_err(refused) })
     }
+
+    fn prune(&self, older_than: Duration) -> Answer<'_, u64> {
+        let answer = self.call(move |connection| SqliteFence::prune(connection, older_than));
+        Box::pin(async move { answer.await?.map_err(refused) })
+    }
 }
