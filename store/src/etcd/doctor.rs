@@ -1,7 +1,10 @@
 //! What weakens the promises of a cluster.
 
-use etcd_client::{AlarmAction, AlarmType, Client, StatusResponse};
+use etcd_client::{
+    AlarmAction, AlarmType, Client, Compare, CompareOp, GetOptions, StatusResponse, Txn, TxnOp,
+};
 
+use super::failure::lacks_rights;
 use super::hub::Hub;
 use crate::server::with_epoch;
 use crate::{Finding, Severity, StoreError};
@@ -44,8 +47,47 @@ impl Hub {
                 "add tls=1, or cafile=FILE, where it is not a network of your own",
             )
         });
+        findings.extend(self.rights().await);
         let epochal = self.epochal(self.link.deadline()).await;
         with_epoch(findings, epochal.map(|epochal| epochal.standing.epoch))
+    }
+
+    /// What of the rights that `migrate --print` lists this user lacks. `None` where that cannot be asked: what the epoch cannot be
+    /// asked for is the same then.
+    async fn rights(&self) -> Option<Finding> {
+        let (deadline, prefix) = (self.link.deadline(), self.keys.prefix());
+        let all = GetOptions::new().with_prefix().with_count_only();
+        let read = Txn::new().and_then([TxnOp::get(prefix, Some(all))]);
+        // The cluster looks at the rights to a whole transaction first. No version is below zero, so that nothing is written.
+        let never = Compare::version(self.keys.doctor(), CompareOp::Less, 0);
+        let write = Txn::new().when([never]).and_then([TxnOp::put(self.keys.doctor(), "", None)]);
+        let mut lacking = Vec::new();
+        for (what, asked) in [("read", read), ("write", write)] {
+            match self.link.transact(asked, deadline).await {
+                Ok(_) => {}
+                Err(error) if lacks_rights(&error) => lacking.push(what),
+                Err(_) => return None,
+            }
+        }
+        if lacking.is_empty() {
+            return Some(Finding::fine("rights", "all that the store's calls need"));
+        }
+        let roles = self.link.roles(deadline).await;
+        let found = format!("this user may not {} what begins with {prefix}", lacking.join(" and "));
+        Some(Finding::new(Severity::Error, "rights", found, grant(&roles, prefix)))
+    }
+}
+
+/// What an administrator runs for a user with these roles.
+fn grant(roles: &[String], prefix: &str) -> String {
+    let permit =
+        |role: &str| format!("etcdctl role grant-permission --prefix=true {role} readwrite {prefix}");
+    match roles.first() {
+        Some(role) => permit(role),
+        None => format!(
+            "etcdctl role add lease-user; {}; etcdctl user grant-role USER lease-user",
+            permit("lease-user")
+        ),
     }
 }
 
@@ -122,6 +164,21 @@ fn untold(check: &'static str, error: &StoreError) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_has_no_role_is_told_how_to_get_one() {
+        let permit =
+            |role| format!("etcdctl role grant-permission --prefix=true {role} readwrite /lease-machines/a/");
+        let of = |roles: &[&str]| {
+            grant(&roles.iter().map(|role| (*role).to_owned()).collect::<Vec<_>>(), "/lease-machines/a/")
+        };
+        assert_eq!(of(&["jobs", "others"]), permit("jobs"));
+        let none = of(&[]);
+        for part in ["etcdctl role add lease-user", &permit("lease-user"), "user grant-role USER lease-user"]
+        {
+            assert!(none.contains(part), "{none}");
+        }
+    }
 
     #[test]
     fn an_old_version_is_an_error() {

@@ -87,6 +87,12 @@ pub(super) fn login_is_over(error: &Error) -> bool {
     ["invalid auth token"].into_iter().chain(OLD_LOGIN).any(|part| status.message().contains(part))
 }
 
+/// Whether the login was taken, and what it was for was not allowed.
+pub(super) fn lacks_rights(error: &StoreError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<Error>());
+    matches!(cause, Some(Error::GRpcStatus(status)) if status.code() == Code::PermissionDenied)
+}
+
 /// Nobody listened, so that nothing was sent.
 fn is_unsent(why: &str) -> bool {
     ["tcp connect error", "dns error", "deadline has elapsed: connect"].iter().any(|part| why.contains(part))

@@ -33,6 +33,11 @@ impl Keys {
         format!("{}epoch", self.prefix).into_bytes()
     }
 
+    /// Never written: for the question whether it might be.
+    pub(super) fn doctor(&self) -> Vec<u8> {
+        format!("{}doctor", self.prefix).into_bytes()
+    }
+
     /// There as long as nothing is granted: on an etcd lease.
     pub(super) fn wait(&self) -> Vec<u8> {
         format!("{}wait", self.prefix).into_bytes()

@@ -141,6 +141,18 @@ impl Link {
         Ok(u64::try_from(found.ttl()).ok().map(Duration::from_secs))
     }
 
+    /// The roles that the user has, as far as that is to be known.
+    pub(super) async fn roles(&self, deadline: Instant) -> Vec<String> {
+        let Target::Members { login: Some(Login { user, .. }), .. } = &self.target else { return Vec::new() };
+        let found = self
+            .call(deadline, |mut client| {
+                let user = user.clone();
+                async move { client.user_get(user).await }
+            })
+            .await;
+        found.map(|found| found.roles().to_vec()).unwrap_or_default()
+    }
+
     /// Has one request carried out. Where its login is over, or older than the last change of the cluster's users and roles,
     /// nothing was done: it is asked once more under a new one.
     pub(super) async fn call<T, F>(

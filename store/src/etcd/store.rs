@@ -108,7 +108,10 @@ impl EtcdStore {
             "# An etcd store has no tables: setting up writes one key, {prefix}epoch.\n\
              # A role that uses the store:\n\
              etcdctl role add lease-user\n\
-             etcdctl role grant-permission --prefix=true lease-user readwrite {prefix}\n"
+             etcdctl role grant-permission --prefix=true lease-user readwrite {prefix}\n\
+             # For each user that is to have it:\n\
+             etcdctl user grant-role USER lease-user\n\
+             # As long as authentication is off (etcdctl auth enable), everybody may do everything.\n"
         )
     }
 

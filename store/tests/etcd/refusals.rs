@@ -93,6 +93,71 @@ fn logins_and_rights_are_looked_at() {
     refused(error_of(&url("app:appsecret@", &others), Duration::from_secs(5)), "rights are missing");
 }
 
+/// A role for one key where one for all that begins like it is meant, one that may only read, and none at all.
+#[test]
+fn the_doctor_names_the_rights_that_a_user_lacks_and_who_has_to_be_given_them() {
+    let server = EtcdServer::start();
+    let space = namespace();
+    let prefix = format!("/lease-machines/{space}/");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let permission = |kind| etcd_client::Permission::new(kind, prefix.clone());
+    EtcdStore::open(&server.url(&space)).unwrap().migrate().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::connect([format!("127.0.0.1:{}", server.port)], None).await.unwrap();
+        client.user_add("root", "rootsecret", None).await.unwrap();
+        client.user_grant_role("root", "root").await.unwrap();
+        for (name, rights) in [
+            ("whole", Some(permission(PermissionType::Readwrite).with_prefix())),
+            ("reader", Some(permission(PermissionType::Read).with_prefix())),
+            ("alone", Some(permission(PermissionType::Readwrite))),
+            ("nobody", None),
+        ] {
+            client.user_add(name, "appsecret", None).await.unwrap();
+            if let Some(rights) = rights {
+                let role = format!("{name}-role");
+                client.role_add(role.clone()).await.unwrap();
+                client.role_grant_permission(role.clone(), rights).await.unwrap();
+                client.user_grant_role(name, role).await.unwrap();
+            }
+        }
+        client.auth_enable().await.unwrap();
+    });
+    let told = |user: &str| {
+        let url = format!("etcd://{user}:appsecret@127.0.0.1:{}/{space}", server.port);
+        let findings = block_on(EtcdStore::open(&url).unwrap().doctor()).unwrap();
+        assert!(!format!("{findings:?}").contains("secret"), "{findings:?}");
+        let told: Vec<_> = findings.into_iter().filter(|finding| finding.check == "rights").collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        told.into_iter().next().unwrap()
+    };
+    assert_eq!(told("whole").severity, Severity::Fine);
+    let permit =
+        |role: &str| format!("etcdctl role grant-permission --prefix=true {role} readwrite {prefix}");
+    for (user, lacking, mend) in [
+        ("reader", "may not write", permit("reader-role")),
+        ("alone", "may not read and write", permit("alone-role")),
+        ("nobody", "may not read and write", permit("lease-user")),
+    ] {
+        let told = told(user);
+        assert_eq!(told.severity, Severity::Error, "{told:?}");
+        assert!(told.found.contains(lacking) && told.found.contains(&prefix), "{told:?}");
+        assert!(told.mend.as_ref().unwrap().contains(&mend), "{told:?}");
+    }
+    // What it asked for was not written; and a login that is refused is no question of rights.
+    let url = |login: &str| format!("etcd://{login}@127.0.0.1:{}/{space}", server.port);
+    let store = EtcdStore::open(&url("whole:appsecret")).unwrap();
+    assert_eq!(block_on(store.list(String::new())).unwrap().len(), 0);
+    let refused = block_on(EtcdStore::open(&url("whole:wrongsecret")).unwrap().doctor()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Permission, "{refused}");
+    let written = runtime.block_on(async {
+        let options = etcd_client::ConnectOptions::new().with_user("root", "rootsecret");
+        let mut client =
+            Client::connect([format!("127.0.0.1:{}", server.port)], Some(options)).await.unwrap();
+        client.get(format!("{prefix}doctor"), None).await.unwrap().count()
+    });
+    assert_eq!(written, 0);
+}
+
 #[test]
 fn keys_of_something_else_are_told_so() {
     let server = EtcdServer::shared();
