@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
     let folder = Folder::new();
     let mut rows = single::rows(&folder.0);
-    rows.push(holders::row(&folder.0));
+    rows.extend(holders::rows(&folder.0));
     rows.push(many::row(&folder.0));
     rows.push(fifty::row(&folder.0));
     table::print(&rows)
