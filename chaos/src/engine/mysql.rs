@@ -54,7 +54,7 @@ impl Mysql {
         })?;
         let version = server.sql("", "SELECT version()").concat();
         let name = if kind == Kind::MariaDb { "MariaDB" } else { "MySQL" };
-        let proxies = proxies(Wire::Other, false, server.port, random, recorder)?;
+        let proxies = proxies(Wire::Mysql, true, server.port, random, recorder)?;
         let server = Running { server: Mutex::new(server), clock, _folder: folder };
         Ok(Self { server, kind, proxies, version: format!("{name} {version}") })
     }

@@ -3,6 +3,7 @@
 //! It knows where a request and a reply end, so that it can carry a request out twice and hide the second reply, or let one
 //! arrive after its client has gone.
 
+mod mysql;
 mod wire;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use crate::history::{Line, now};
 use crate::random::Random;
 use crate::record::Recorder;
 pub(crate) use wire::Wire;
+use wire::{Replies, Requests};
 
 /// What happens to one request, or to its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,13 +164,14 @@ impl Shared {
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
+        let (requests, replies) = self.wire.connection();
         let between = Between { due: Mutex::default(), mute: false.into(), cut: false.into() };
         tokio::select! {
             // A client that has gone may have left something on its way, which arrives.
             _ = async {
-                let _ = self.requests(from_client, to_server, &between).await;
+                let _ = self.requests(requests, from_client, to_server, &between).await;
             } => {}
-            _ = self.replies(from_server, to_client, &between) => {}
+            _ = self.replies(replies, from_server, to_client, &between) => {}
             _ = cut.changed() => {}
         }
         // A second time that was not seen to come back may have been carried out a while later, by a server that was frozen.
@@ -182,11 +185,11 @@ impl Shared {
 
     async fn requests(
         self: &Arc<Self>,
+        mut wire: Requests,
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
         between: &Between,
     ) -> io::Result<()> {
-        let mut wire = self.wire.requests();
         let mut buffer = Vec::new();
         loop {
             while let Some(request) = wire.next(&mut buffer) {
@@ -217,7 +220,9 @@ impl Shared {
                     let due = if fate == Fate::CutReply { Due::Cut } else { Due::Deliver };
                     between.due.lock().unwrap().push_back(due);
                 }
+                wire.sent(&request);
                 if fate == Fate::Double {
+                    wire.sent(&request);
                     between.due.lock().unwrap().push_back(Due::Hide(now()));
                     to.write_all(&request.bytes).await?;
                 }
@@ -244,11 +249,11 @@ impl Shared {
 
     async fn replies(
         &self,
+        mut wire: Replies,
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
         between: &Between,
     ) -> io::Result<()> {
-        let mut wire = self.wire.replies();
         let mut buffer = Vec::new();
         loop {
             while let Some(reply) = wire.next(&mut buffer) {

@@ -1,9 +1,12 @@
 //! Where a request and a reply end, in the protocols of the engines.
 
+use super::mysql::Talk;
+
 /// Whose protocol it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
     Postgres,
+    Mysql,
     Redis,
     /// Not known: whatever arrives together counts as one, and nothing is doubled.
     Other,
@@ -20,18 +23,17 @@ pub(super) struct Request {
 }
 
 impl Wire {
-    pub(super) fn requests(self) -> Requests {
-        Requests { wire: self, begun: 0 }
-    }
-
-    pub(super) fn replies(self) -> Replies {
-        Replies { wire: self }
+    /// Both directions of a new connection.
+    pub(super) fn connection(self) -> (Requests, Replies) {
+        let talk = Talk::default();
+        (Requests { wire: self, begun: 0, talk: talk.clone() }, Replies { wire: self, talk })
     }
 }
 
 pub(super) struct Requests {
     wire: Wire,
     begun: u64,
+    talk: Talk,
 }
 
 impl Requests {
@@ -39,6 +41,17 @@ impl Requests {
     pub(super) fn next(&mut self, buffer: &mut Vec<u8>) -> Option<Request> {
         match self.wire {
             Wire::Postgres => self.postgres(buffer),
+            Wire::Mysql => {
+                let command = self.talk.command(buffer)?;
+                let bytes = buffer.drain(..command.length).collect();
+                let is_answered = command.is_answered();
+                Some(Request {
+                    bytes,
+                    may_double: command.may_double(),
+                    has_begun: is_answered,
+                    replies: usize::from(is_answered),
+                })
+            }
             Wire::Redis => {
                 let length = resp(buffer, 0)?;
                 let bytes: Vec<u8> = buffer.drain(..length).collect();
@@ -54,6 +67,13 @@ impl Requests {
                 let bytes = std::mem::take(buffer);
                 Some(Request { bytes, may_double: false, has_begun: self.begun > 3, replies: 0 })
             }
+        }
+    }
+
+    /// It is sent, once or twice: each time it is answered.
+    pub(super) fn sent(&self, request: &Request) {
+        if self.wire == Wire::Mysql && request.replies > 0 {
+            self.talk.sent(request.bytes[4]);
         }
     }
 
@@ -95,6 +115,7 @@ impl Requests {
 
 pub(super) struct Replies {
     wire: Wire,
+    talk: Talk,
 }
 
 impl Replies {
@@ -102,6 +123,7 @@ impl Replies {
     pub(super) fn next(&mut self, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
         let length = match self.wire {
             Wire::Redis => resp(buffer, 0)?,
+            Wire::Mysql => self.talk.reply(buffer)?,
             Wire::Other if buffer.is_empty() => return None,
             Wire::Other => buffer.len(),
             Wire::Postgres => {
@@ -158,7 +180,7 @@ mod tests {
         let mut sent =
             b"*2\r\n$4\r\nECHO\r\n$3\r\n\r\n!\r\n*3\r\n$7\r\nEVALSHA\r\n$1\r\nx\r\n$1\r\n0\r\n*1\r\n$4\r\nPI"
                 .to_vec();
-        let mut requests = Wire::Redis.requests();
+        let (mut requests, mut replies) = Wire::Redis.connection();
         let first = requests.next(&mut sent).unwrap();
         assert_eq!((first.bytes.len(), first.may_double), (23, false));
         assert!(requests.next(&mut sent).unwrap().may_double);
@@ -167,7 +189,6 @@ mod tests {
         assert_eq!(requests.next(&mut sent).unwrap().bytes, b"*1\r\n$4\r\nPING\r\n");
 
         let mut said = b"*3\r\n$-1\r\n:7\r\n*1\r\n+x\r\n-no\r\n$2\r\nok\r".to_vec();
-        let mut replies = Wire::Redis.replies();
         assert_eq!(replies.next(&mut said).unwrap(), b"*3\r\n$-1\r\n:7\r\n*1\r\n+x\r\n");
         assert_eq!(replies.next(&mut said).unwrap(), b"-no\r\n");
         assert!(replies.next(&mut said).is_none(), "half a reply");
@@ -181,7 +202,7 @@ mod tests {
             bytes.extend_from_slice(body);
             bytes
         };
-        let mut requests = Wire::Postgres.requests();
+        let (mut requests, mut replies) = Wire::Postgres.connection();
         let mut sent = message(b'!', b"start")[1..].to_vec();
         sent.extend([message(b'P', b"\0select\0"), message(b'B', b"\0"), message(b'S', b"")].concat());
         sent.extend([message(b'P', b"s1\0select\0"), message(b'S', b"")].concat());
@@ -195,7 +216,7 @@ mod tests {
         let mut said = [message(b'D', b"row"), message(b'C', b"done"), message(b'Z', b"I")].concat();
         let all = said.clone();
         said.extend_from_slice(b"D");
-        assert_eq!(Wire::Postgres.replies().next(&mut said).unwrap(), all);
-        assert!(Wire::Postgres.replies().next(&mut said).is_none());
+        assert_eq!(replies.next(&mut said).unwrap(), all);
+        assert!(replies.next(&mut said).is_none());
     }
 }
