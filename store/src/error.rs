@@ -37,7 +37,7 @@ pub enum ErrorKind {
     },
     /// The store was never set up, or was wiped, or is not the one any more that was opened. *Refused*.
     NotSetUp,
-    /// The schema is newer than this program, or not a lease store's at all. *Refused*.
+    /// The schema is newer than this program, or lacks a part, or is not a lease store's at all. *Refused*.
     Schema,
     /// The store's data is damaged. *Refused*.
     Damaged,

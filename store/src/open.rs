@@ -203,6 +203,6 @@ pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
 pub enum Migration {
     /// The tables were added, and an epoch opened.
     SetUp,
-    /// They were there, in a version that this program uses.
+    /// They were there, in a version that this program uses. On MySQL and MariaDB procedures may have been put back.
     UpToDate,
 }

@@ -9,7 +9,9 @@ use mysql_async::Value;
 pub(super) enum Call {
     Acquire,
     Renew,
+    RenewNow,
     RenewMany,
+    Standing,
     Release,
     Withdraw,
     Revoke,
@@ -35,7 +37,9 @@ impl Call {
         match self {
             Self::Acquire => "CALL lease_acquire_1(?,?,?,?,?,?,?,?,?,?)",
             Self::Renew => "CALL lease_renew_1(?,?,?,?,?,?)",
+            Self::RenewNow => "CALL lease_renew_now_1(?,?,?,?,?,?)",
             Self::RenewMany => "CALL lease_renew_many_1(?)",
+            Self::Standing => "CALL lease_standing_1(?)",
             Self::Release => "CALL lease_release_1(?,?,?,?,?,?,?,?)",
             Self::Withdraw => "CALL lease_withdraw_1(?,?,?)",
             Self::Revoke => "CALL lease_revoke_1(?,?,?,?)",

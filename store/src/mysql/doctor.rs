@@ -7,7 +7,7 @@ use mysql_async::Error;
 use super::call::Call;
 use super::failure::{NO_RIGHT_TO_ROUTINE, NO_RIGHT_TO_TABLE, failed};
 use super::link::{self, Link, Target};
-use super::schema::is_new_enough;
+use super::schema::{self, Wanting, is_new_enough};
 use crate::server::{clock, rights, wall_millis};
 use crate::{Finding, Severity, StoreError};
 
@@ -37,14 +37,44 @@ pub(super) async fn examine(target: &Target, link: &mut Link) -> Result<Vec<Find
         rows.iter().filter_map(|row| Some((row.get(0)?, row.get(1)?))).collect();
     let mut findings = settings(&found);
     let before = wall_millis();
-    let now = link.query("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)").await.map_err(error)?;
+    // As the procedures read it.
+    let now = link.query(&schema::expanded("SELECT {clock} DIV 1000")).await.map_err(error)?;
     let after = wall_millis();
     if let Some(server) = now.first().and_then(|row| row.get::<i64, _>(0)) {
         findings.push(clock(server, before, after));
     }
     findings.push(old_snapshots(link).await);
-    findings.push(rights(&lacking(link).await.join(", ")));
+    findings.push(still_sysdate(link).await);
+    let lacking = lacking(link).await;
+    // Whoever may not call procedures may not see them either.
+    if !lacking.contains(&"EXECUTE") {
+        findings.push(procedures(&schema::wanting(target, link).await?));
+    }
+    findings.push(rights(&lacking.join(", ")));
     Ok(findings)
+}
+
+fn procedures(wanting: &Wanting) -> Finding {
+    if wanting.is_empty() {
+        return Finding::fine("procedures", "all, as this program makes them");
+    }
+    let mend = "run `lease migrate`; leases and epoch stay as they are";
+    Finding::new(Severity::Error, "procedures", wanting.told(), mend)
+}
+
+/// Whether SYSDATE() stands still in a statement, as NOW() does. Not every server has a variable that says so.
+async fn still_sysdate(link: &mut Link) -> Finding {
+    const NAME: &str = "sysdate-is-now";
+    let rows = link.query("SELECT SLEEP(0.01), SYSDATE(6) = NOW(6)").await;
+    match rows.ok().and_then(|rows| rows.first().and_then(|row| row.get::<i64, _>(1))) {
+        Some(1) => Finding::new(
+            Severity::Note,
+            NAME,
+            "ON: SYSDATE() stands still while a statement waits. The store's procedures do not read the clock by it",
+            "turn it off where other programs do",
+        ),
+        _ => Finding::fine(NAME, "OFF"),
+    }
 }
 
 /// Each right that the store's calls need, a question that changes nothing and is refused without it, and the refusal. Where

@@ -52,12 +52,15 @@ const LOGGING: u16 = 1598;
 const KILLED: u16 = 1927;
 pub(super) const NO_SUCH_TABLE: u16 = 1146;
 pub(super) const NO_SUCH_ROUTINE: u16 = 1305;
+const OTHER_ARGUMENTS: u16 = 1318;
 pub(super) const NO_RIGHT_TO_TABLE: u16 = 1142;
 pub(super) const NO_RIGHT_TO_ROUTINE: u16 = 1370;
 
 fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
     const NOT_SET_UP: &str = "it was never set up, or was wiped (`lease migrate` sets it up): ";
     const SHAPE: &str = "the tables or procedures are not those that this program knows: ";
+    const PROCEDURES: &str =
+        "the procedures are not those that this program knows (`lease migrate` puts its own back): ";
     const READ_ONLY: &str = "it is a replica or read-only, expected the primary: ";
     match told.code {
         LOCK_WAIT | DEADLOCK => (ErrorKind::Busy, "others were in the way: "),
@@ -74,8 +77,9 @@ fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
         1046 | 1049 | 1193 | 45001 => (ErrorKind::Configuration, ""),
         1021 | 1114 => (ErrorKind::Storage, "its disk is full, make room: "),
         LOG_WRITE | LOGGING => (ErrorKind::Storage, "its log cannot be written: "),
+        OTHER_ARGUMENTS => (ErrorKind::Schema, PROCEDURES),
         // A routine that was changed by hand, columns of another name, type or number.
-        1054 | 1136 | 1264 | 1265 | 1318 | 1364 | 1366 | 1406 => (ErrorKind::Schema, SHAPE),
+        1054 | 1136 | 1264 | 1265 | 1364 | 1366 | 1406 => (ErrorKind::Schema, SHAPE),
         126 | 127 | 145 | 1034 | 1194 | 1712 | 1877 => (ErrorKind::Damaged, ""),
         _ => match told.state.get(..2) {
             Some("42" | "21" | "22" | "23") => (ErrorKind::Schema, SHAPE),
@@ -83,6 +87,14 @@ fn meaning(told: &ServerError) -> (ErrorKind, &'static str) {
             Some("28") => (ErrorKind::Permission, ""),
             _ => (ErrorKind::Storage, ""),
         },
+    }
+}
+
+/// Whether a procedure is not there.
+pub(super) fn is_without_procedure(error: &StoreError) -> bool {
+    match error.source().and_then(|source| source.downcast_ref()) {
+        Some(Error::Server(told)) => told.code == NO_SUCH_ROUTINE,
+        _ => false,
     }
 }
 

@@ -65,15 +65,28 @@ impl Hub {
                 }
             }
         };
-        let late = || {
-            let (place, timeout) = (&self.target.place, self.target.options.limits.timeout);
-            StoreError::new(ErrorKind::Busy, format!("{place} could not be asked within {timeout:?}"))
-        };
         // One that is free is had at once, also when it is too late to ask.
         if until <= Instant::now() {
-            return Err(late());
+            return Err(self.late());
         }
-        timeout_at(until, taking).await.unwrap_or_else(|_| Err(late()))
+        timeout_at(until, taking).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    fn late(&self) -> StoreError {
+        let (place, timeout) = (&self.target.place, self.target.options.limits.timeout);
+        StoreError::new(ErrorKind::Busy, format!("{place} could not be asked within {timeout:?}"))
+    }
+
+    /// Locks are waited for no longer than there is time. Nothing has been decided yet where that cannot be said.
+    async fn limited(&self, until: Instant, link: &mut Link) -> Result<(), StoreError> {
+        let left = until.saturating_duration_since(Instant::now());
+        match timeout_at(until, link.wait_at_most(&self.target, left)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                Err(failed(&self.target.place, "setting how long it waits", error).nothing_changed())
+            }
+            Err(_) => Err(self.late()),
+        }
     }
 
     async fn connect(&self) -> Result<Link, StoreError> {
@@ -106,6 +119,12 @@ impl Hub {
         let place = &self.target.place;
         let mut undone = 0;
         let answer = loop {
+            if let Err(unset) = self.limited(until, &mut taken.link).await {
+                if unset.source().is_some() {
+                    self.keep_lent(taken, unset.source());
+                }
+                return Err(unset);
+            }
             match timeout_at(until, taken.link.ask(call, parameters.clone())).await {
                 // All of it was, for another one that is through by now.
                 Ok(Err(Error::Server(told))) if told.code == DEADLOCK && undone < DEADLOCKS => undone += 1,
@@ -121,8 +140,10 @@ impl Hub {
                 ))
             }
             Ok(Err(error)) => {
-                self.keep_lent(taken, Some(&error));
-                Err(failed(place, "deciding", error))
+                let error = failed(place, "deciding", error);
+                let explained = timeout_at(until, taken.link.explained(&self.target, error.clone())).await;
+                self.keep_lent(taken, error.source());
+                Err(explained.unwrap_or(error))
             }
             Ok(Ok(rows)) => {
                 self.pool.put_back(taken);

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::answer::{self, Reading};
 use super::call::{Call, bits, number, span, truth};
-use super::failure::{failed, not_connected};
+use super::failure::{failed, is_without_procedure, not_connected};
 use super::options::MysqlOptions;
 use super::schema;
 use crate::{Epoch, ErrorKind, StoreError};
@@ -51,6 +51,8 @@ pub(super) struct Link {
     used: Instant,
     /// Its session is set, and the tables were looked at.
     fit: bool,
+    /// For how many seconds its session waits for a lock; 0 where that was not set yet.
+    patience: u64,
 }
 
 impl Link {
@@ -68,7 +70,7 @@ impl Link {
 
     /// A connection of the program's own.
     pub(super) fn of(conn: Conn) -> Self {
-        Self { conn, used: Instant::now(), fit: false }
+        Self { conn, used: Instant::now(), fit: false, patience: 0 }
     }
 
     /// The same for one that was lent. Whatever was set or begun on it is over then.
@@ -95,9 +97,11 @@ impl Link {
             .query(&format!("{};{}", settings(target), schema::greeting()))
             .await
             .map_err(|error| failed(&target.place, "looking for the tables", error).nothing_changed())?;
+        self.patience = patience(target.options.limits.timeout);
         let row = rows.first().ok_or_else(|| target.unset())?;
         let row = Reading::new(row, &target.place);
         schema::KNOWN.admit(&target.place, schema::stamp(&row)?)?;
+        schema::check_procedures(&target.place, &row)?;
         if !row.truth("here")? {
             let epoch = row.epoch("epoch")?;
             self.settle(target, epoch).await?;
@@ -125,14 +129,50 @@ impl Link {
         self.used.elapsed() < Self::IDLE || self.conn.ping().await.is_ok()
     }
 
+    /// An error that says that a procedure is not there, told from a store that is not there at all: its tables may have come
+    /// from a dump, which leaves procedures out unless it is asked for them.
+    pub(super) async fn explained(&mut self, target: &Target, error: StoreError) -> StoreError {
+        if !is_without_procedure(&error) {
+            return error;
+        }
+        match self.query("SELECT 1 FROM lease_store WHERE id = 1").await {
+            Ok(rows) if !rows.is_empty() => {
+                schema::without_procedures(&target.place, &error).with_source(error)
+            }
+            _ => error,
+        }
+    }
+
+    /// Has the server wait for locks a little less long than is left of a call, so that it says *not done* before nobody knows.
+    /// As a rule that is set already; a call that had to wait for its connection has less time.
+    pub(super) async fn wait_at_most(&mut self, target: &Target, left: Duration) -> mysql_async::Result<()> {
+        let all = target.options.limits.timeout;
+        let margin = all / 10;
+        let seconds = if left + margin >= all {
+            patience(all)
+        } else if Duration::from_secs(self.patience) + margin > left {
+            patience(left).min(self.patience)
+        } else {
+            self.patience
+        };
+        if seconds != self.patience {
+            self.query(&format!("SET SESSION innodb_lock_wait_timeout = {seconds}")).await?;
+            self.patience = seconds;
+        }
+        Ok(())
+    }
+
     /// The server is another than the one that `epoch` was opened on: what that one answered last may be lost. A new epoch is
     /// opened, unless its failovers are trusted. Of twenty who find out, one does.
     pub(super) async fn settle(&mut self, target: &Target, epoch: Epoch) -> Result<(), StoreError> {
         if target.options.trust_failover {
-            let noted = self.ask(Call::Trust, Vec::new()).await;
-            return noted
-                .map(drop)
-                .map_err(|error| failed(&target.place, "taking note of a failover", error));
+            return match self.ask(Call::Trust, Vec::new()).await {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    let error = failed(&target.place, "taking note of a failover", error);
+                    Err(self.explained(target, error).await)
+                }
+            };
         }
         self.open_epoch(target, epoch, 0, false).await.map(drop)
     }
@@ -152,10 +192,13 @@ impl Link {
             truth(dead),
             span(target.options.limits.max_ttl),
         ];
-        let rows = self
-            .ask(Call::OpenEpoch, parameters)
-            .await
-            .map_err(|error| failed(&target.place, "opening an epoch", error))?;
+        let rows = match self.ask(Call::OpenEpoch, parameters).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                let error = failed(&target.place, "opening an epoch", error);
+                return Err(self.explained(target, error).await);
+            }
+        };
         Reading::new(answer::one(&rows, &target.place)?, &target.place).epoch("epoch")
     }
 
@@ -189,11 +232,15 @@ impl Link {
 /// What the procedures rely on, whatever the server's defaults are. Locks are waited for a little less than the request
 /// lasts, so that the server says that it was not done before nobody knows; it counts whole seconds.
 pub(super) fn settings(target: &Target) -> String {
-    let seconds = (target.options.limits.timeout.as_secs_f64() * 0.8) as u64;
     format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; SET SESSION autocommit = 1, completion_type = 0, \
          time_zone = '+00:00', sql_safe_updates = 0, sql_select_limit = DEFAULT, {}, innodb_lock_wait_timeout = {}",
         schema::SQL_MODE,
-        seconds.clamp(1, 1_000_000)
+        patience(target.options.limits.timeout)
     )
+}
+
+/// For how many seconds locks are waited for where so much time is left.
+fn patience(left: Duration) -> u64 {
+    ((left.as_secs_f64() * 0.8) as u64).clamp(1, 1_000_000)
 }

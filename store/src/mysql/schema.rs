@@ -1,5 +1,8 @@
 //! The tables and procedures, and how a database comes to have them.
 
+use std::collections::HashMap;
+use std::fmt;
+
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
 
@@ -12,6 +15,17 @@ use crate::{ErrorKind, Migration, StoreError};
 /// The versions of the tables that this program writes and uses. A later version that still admits programs of this one
 /// (`usable_by`) may add tables, columns with a default, and procedures with a greater number at their end.
 pub(super) const KNOWN: Known = Known::alone(1);
+
+/// Which revision of the procedures this program makes: one more whenever anything in them changes. Each has it in its comment,
+/// so that a `migrate` finds those that are older. A procedure that a program of the version before could not call has a
+/// greater number at the end of its name instead.
+const REVISION: i64 = 1;
+
+/// Procedures of an earlier revision are not asked: what they answer is not what this program relies on.
+const LEAST_REVISION: i64 = 1;
+
+/// What stands before the revision in a procedure's comment.
+const MADE_BY: &str = "lease-machines, revision ";
 
 const TABLES: &str = include_str!("sql/tables.sql");
 const PARTS: &str = include_str!("sql/parts.sql");
@@ -44,8 +58,8 @@ const OF_ROW: &str = "/*!80000 OF t */";
 /// Puts the parts in their places, and in those what belongs there.
 pub(super) fn expanded(text: &str) -> String {
     let mut text = text.to_owned();
-    // Parts have parts.
-    for _ in 0..2 {
+    // Parts have parts, and these have some.
+    for _ in 0..3 {
         for part in PARTS.split("-- part ").skip(1) {
             if let Some((name, body)) = part.split_once('\n') {
                 text = text.replace(&format!("{{{name}}}"), body.trim());
@@ -56,6 +70,7 @@ pub(super) fn expanded(text: &str) -> String {
         .replace("{clock}", CLOCK)
         .replace("{isolation}", ISOLATION)
         .replace("{of_row}", OF_ROW)
+        .replace("{invoker}", &format!("COMMENT '{MADE_BY}{REVISION}' SQL SECURITY INVOKER"))
         .replace("{version}", &KNOWN.writes.version.to_string())
         .replace("{usable_by}", &KNOWN.writes.usable_by.to_string())
 }
@@ -106,10 +121,13 @@ pub(super) fn migration(database: &str) -> String {
     format!("SET SESSION {SQL_MODE};\nDELIMITER //\n{body}{END}DELIMITER ;\n\n{grants}")
 }
 
-/// Adds the tables where they are missing.
+/// Adds the tables where they are missing, and procedures where they are missing or older: a dump that was restored has none,
+/// unless it was asked for them.
 pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
     let mut link = Link::open(target).await?;
-    if let Some(Age::Same | Age::Newer) = version(target, &mut link).await? {
+    if let Some(Age::Same | Age::Newer) = version(target, &mut link).await?
+        && wanting(target, &mut link).await?.is_empty()
+    {
         return Ok(Migration::UpToDate);
     }
     let error = |error| failed(&target.place, "setting up", error);
@@ -124,14 +142,18 @@ pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
             format!("{}: somebody else has been setting it up for a minute", target.place),
         ));
     }
-    if let Some(Age::Same | Age::Newer) = version(target, &mut link).await? {
+    let (found, wanting) = (version(target, &mut link).await?, wanting(target, &mut link).await?);
+    if matches!(found, Some(Age::Same | Age::Newer)) && wanting.is_empty() {
         return Ok(Migration::UpToDate);
     }
     check(target, &mut link).await?;
     for statement in all() {
-        link.query(&statement).await.map_err(error)?;
+        // Whoever calls one that is right is not to find it missing for a moment.
+        if routine(&statement).is_none_or(|name| wanting.names(name)) {
+            link.query(&statement).await.map_err(error)?;
+        }
     }
-    Ok(Migration::SetUp)
+    Ok(if found.is_some() { Migration::UpToDate } else { Migration::SetUp })
 }
 
 /// Of fifty who create the same at once the first does it: a lock for the database, whose name may be longer than a lock's.
@@ -161,10 +183,15 @@ pub(super) fn is_new_enough(version: &str) -> bool {
     if told.contains("MariaDB") { found >= (10, 6, 0) } else { found >= (8, 0, 19) }
 }
 
-/// What a new connection looks at: who may use the tables, the epoch, and whether the server is the one that it was opened on. No
-/// procedure: a later version may have others.
+/// What a new connection looks at: who may use the tables, the epoch, whether the server is the one that it was opened on, and what
+/// made the procedures, by one of them. None is called: a later version may have others.
 pub(super) fn greeting() -> String {
-    format!("SELECT version, usable_by, epoch, server = {SERVER} AS here FROM lease_store WHERE id = 1")
+    format!(
+        "SELECT version, usable_by, epoch, server = {SERVER} AS here, \
+         (SELECT p.ROUTINE_COMMENT FROM information_schema.ROUTINES AS p WHERE p.ROUTINE_SCHEMA = DATABASE() \
+         AND p.ROUTINE_TYPE = 'PROCEDURE' AND p.ROUTINE_NAME = 'lease_acquire_1') AS made_by \
+         FROM lease_store WHERE id = 1"
+    )
 }
 
 /// The two numbers.
@@ -185,8 +212,103 @@ async fn version(target: &Target, link: &mut Link) -> Result<Option<Age>, StoreE
     KNOWN.admit(&target.place, stamp(&Reading::new(row, &target.place))?).map(Some)
 }
 
+/// The procedures that are not there as this program makes them.
+#[derive(Default, Debug)]
+pub(super) struct Wanting {
+    missing: Vec<String>,
+    older: Vec<String>,
+}
+
+impl Wanting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.older.is_empty()
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.missing.iter().chain(&self.older).any(|wanting| wanting == name)
+    }
+
+    /// For people.
+    pub(super) fn told(&self) -> String {
+        let told = |names: &[String], what: &str| match names {
+            [] => None,
+            [one] => Some(format!("{one} is {what}")),
+            [first, more @ ..] => Some(format!("{first} and {} more are {what}", more.len())),
+        };
+        let both = [told(&self.missing, "missing"), told(&self.older, "of an older program")];
+        both.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Compares the procedures that are there with those of this program. One of a later revision is left alone.
+pub(super) async fn wanting(target: &Target, link: &mut Link) -> Result<Wanting, StoreError> {
+    const LOOK: &str = "SELECT ROUTINE_NAME, ROUTINE_COMMENT FROM information_schema.ROUTINES \
+                        WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_TYPE = 'PROCEDURE'";
+    let error = |error| failed(&target.place, "looking for the procedures", error).nothing_changed();
+    let rows = link.query(LOOK).await.map_err(error)?;
+    let found: HashMap<String, i64> = rows
+        .iter()
+        .filter_map(|row| {
+            let comment = row.get_opt::<String, _>(1)?.unwrap_or_default();
+            Some((row.get_opt(0)?.ok()?, revision(&comment)))
+        })
+        .collect();
+    let mut wanting = Wanting::default();
+    for name in all().iter().filter_map(|statement| routine(statement)) {
+        match found.get(name) {
+            _ if wanting.names(name) => {}
+            None => wanting.missing.push(name.to_owned()),
+            Some(found) if *found < REVISION => wanting.older.push(name.to_owned()),
+            Some(_) => {}
+        }
+    }
+    Ok(wanting)
+}
+
+/// The procedure that a statement creates, or takes away before.
+fn routine(statement: &str) -> Option<&str> {
+    let named = statement.lines().find_map(|line| {
+        line.strip_prefix("CREATE PROCEDURE ").or_else(|| line.strip_prefix("DROP PROCEDURE IF EXISTS "))
+    })?;
+    named.split('(').next()
+}
+
+/// Of a procedure with this comment; 0 where nothing is said.
+fn revision(comment: &str) -> i64 {
+    comment.strip_prefix(MADE_BY).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// What is said where the tables of a store are there, and procedures are not.
+pub(super) fn without_procedures(place: &str, found: &dyn fmt::Display) -> StoreError {
+    StoreError::new(
+        ErrorKind::Schema,
+        format!(
+            "{place} has the tables of a store, but not all procedures of this program, as where a dump was made without \
+             `--routines`: {found}. `lease migrate` puts them back; what was restored needs a new epoch besides \
+             (`lease epoch open`)"
+        ),
+    )
+}
+
+/// Refuses procedures that are too old, by what was made together with them. Where that is not there, or not for this account to
+/// see, the call that needs it tells.
+pub(super) fn check_procedures(place: &str, row: &Reading<'_>) -> Result<(), StoreError> {
+    let Some(found) = row.text("made_by")?.map(|comment| revision(&comment)) else { return Ok(()) };
+    if found >= LEAST_REVISION {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        ErrorKind::Schema,
+        format!(
+            "{place} has procedures of an older program (revision {found}, expected {LEAST_REVISION} or later). \
+             `lease migrate` brings them up to date; leases and epoch stay as they are"
+        ),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::call::Call;
     use super::*;
 
     #[test]
@@ -198,6 +320,31 @@ mod tests {
         for statement in all() {
             assert!(!statement.contains("\n//"), "{statement}");
         }
+    }
+
+    /// A digest (FNV-1a) that anything changes which changes in them.
+    #[test]
+    fn whoever_changes_a_procedure_counts_the_revision_up() {
+        let text = [ROUTINES, SLOTS, FENCE, FIRST].map(|text| statements(text).join(END)).concat();
+        let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        assert_eq!((REVISION, format!("{digest:016x}")), (1, "8cb836949b7d2fd9".to_owned()));
+    }
+
+    #[test]
+    fn procedures_are_known_by_their_names_and_their_revision() {
+        let names: Vec<String> =
+            all().iter().filter_map(|statement| routine(statement)).map(str::to_owned).collect();
+        // Each is taken away and made.
+        assert!(names.len() >= 2 * 30 && names.chunks(2).all(|two| two[0] == two[1]), "{names:?}");
+        let made = all().iter().filter(|statement| statement.contains("CREATE PROCEDURE")).count();
+        assert_eq!(names.len(), 2 * made);
+        for call in [Call::Acquire, Call::RenewNow, Call::Standing, Call::Room, Call::Epoch] {
+            assert!(names.iter().any(|name| call.text().contains(&format!(" {name}("))), "{call:?}");
+        }
+        assert_eq!(revision(&format!("{MADE_BY}{REVISION}")), REVISION);
+        assert_eq!((revision(""), revision("somebody's own"), revision(&format!("{MADE_BY}x"))), (0, 0, 0));
     }
 
     #[test]

@@ -96,8 +96,9 @@ impl MysqlStore {
         Self::on(Hub::of(target, Link::of(conn)))
     }
 
-    /// Adds the tables and procedures to the database that a URL names, and opens an epoch. Nothing is changed where they
-    /// are there. Any number of processes may do it at once. It waits for the server.
+    /// Adds the tables and procedures to the database that a URL names, and opens an epoch. Where they are there, procedures of
+    /// an older program are replaced, and those that a dump left out put back; nothing else is changed.
+    /// Any number of processes may do it at once. It waits for the server.
     ///
     /// # Errors
     ///

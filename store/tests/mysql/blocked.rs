@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use lease_machines::{OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, LeaseRef, MysqlStore, Renewed, Store, Undecided};
+use lease_machines_store::{
+    Acquired, ErrorKind, LeaseRef, MysqlStore, Renewed, Severity, Store, StoreError, Undecided,
+};
 
 use crate::help::{claim, claim_for, granted, lease, on_both};
 use crate::servers::mysql::{Kind, Server, runtime, say};
+use crate::servers::proxy::Proxy;
 
 pub const TTL: Duration = Duration::from_millis(300);
 
@@ -63,7 +66,9 @@ on_both! {
     a_first_grant_and_a_withdrawal_come_one_after_the_other
     a_lock_is_waited_for_no_longer_than_the_caller_allows
     a_call_ends_in_time_however_many_requests_it_takes
-    renewals_of_many_skip_what_is_locked_and_ask_for_it_alone
+    renewals_of_many_are_not_held_up_by_one_that_is_locked
+    a_call_with_little_time_left_is_not_done_rather_than_unknown
+    sysdate_is_now_changes_nothing_and_is_told
 }
 
 fn an_expiry_counts_from_after_the_wait(kind: Kind) {
@@ -141,19 +146,98 @@ fn a_lock_is_waited_for_no_longer_than_the_caller_allows(kind: Kind) {
     assert!(matches!(block_on(store.renew(held, TTL)).unwrap(), Renewed::Renewed(_)));
 }
 
-fn renewals_of_many_skip_what_is_locked_and_ask_for_it_alone(kind: Kind) {
+fn renewals_of_many_are_not_held_up_by_one_that_is_locked(kind: Kind) {
+    const SHORT: Duration = Duration::from_secs(3);
+    let server = Server::shared(kind);
+    let (database, _) = server.fresh();
+    let proxy = Proxy::to_mysql(server.port);
+    let url = format!("mysql://lease:@127.0.0.1:{}/{database}", proxy.port);
+    let store = MysqlStore::open(&url).unwrap();
+    let mut leases = Vec::new();
+    for n in 0..50 {
+        let name = format!("job-{n}");
+        leases.push((lease(&name, 1, granted(&store, claim_for(&name, 1, SHORT))), SHORT));
+    }
+    let others = |answers: &[Result<Renewed, StoreError>], what: &str| {
+        for (n, answer) in answers.iter().enumerate().filter(|(n, _)| *n != 7) {
+            assert!(matches!(answer, Ok(Renewed::Renewed(_))), "job-{n}, {what}: {answer:?}");
+        }
+    };
+    let mut speak = harmed(server, &database, "SELECT 1 FROM lease_row WHERE name = 'job-7' FOR UPDATE");
+    // For longer than they last, as often as a keeper asks. If one answer took as long as a lock is waited for, they would be over.
+    let begun = Instant::now();
+    let mut asked = 0;
+    while begun.elapsed() < SHORT + SHORT / 2 {
+        let before = proxy.asked();
+        let answers = block_on(store.renew_many(leases.clone())).unwrap();
+        others(&answers, "while one is locked");
+        let error = answers[7].as_ref().unwrap_err();
+        assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::NotDone), "{error:?}");
+        assert!(error.to_string().contains("job-7"), "{error}");
+        asked = asked.max(proxy.asked() - before);
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert!(asked >= 4, "it was not asked for again: {asked} requests");
+    speak("COMMIT");
+    // Its term is over by now, which it hears alone.
+    let answers = block_on(store.renew_many(leases.clone())).unwrap();
+    others(&answers, "afterwards");
+    let Ok(Renewed::Rejected(why)) = &answers[7] else { panic!("{:?}", answers[7]) };
+    assert_eq!(why.reason, Rejection::Expired);
+    // What is to be refused is refused at once, and what nobody has locked any more is renewed.
+    let revoked = leases[3].0.clone();
+    assert!(block_on(store.revoke(revoked.resource, None, None)).is_ok());
+    leases.remove(7);
+    let answers = block_on(store.renew_many(leases)).unwrap();
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(matches!(answer, Ok(Renewed::Renewed(_))), n != 3, "{n}: {answer:?}");
+    }
+    assert!(matches!(answers[3], Ok(Renewed::Rejected(_))), "{:?}", answers[3]);
+}
+
+/// A call that had to wait for its connection has less time left than a lock is waited for as a rule.
+fn a_call_with_little_time_left_is_not_done_rather_than_unknown(kind: Kind) {
     let server = Server::shared(kind);
     let (database, url) = server.fresh();
-    let store = MysqlStore::open(&url).unwrap();
-    let leases: Vec<_> = ["a", "b", "c"]
-        .map(|name| (lease(name, 1, granted(&store, claim(name, 1))), Duration::from_secs(70)))
-        .into();
-    let locked = "SELECT 1 FROM lease_row WHERE name = 'b' FOR UPDATE";
-    let answers =
-        while_blocked(server, &database, locked, "COMMIT", || block_on(store.renew_many(leases)).unwrap());
-    for (answer, name) in answers.iter().zip(["a", "b", "c"]) {
-        assert!(matches!(answer, Ok(Renewed::Renewed(_))), "{name}: {answer:?}");
-    }
+    let store = MysqlStore::open(&format!("{url}?timeout=6s&connections=1")).unwrap();
+    let held: LeaseRef = lease("job", 1, granted(&store, claim("job", 1)));
+    let other: LeaseRef = lease("other", 1, granted(&store, claim("other", 1)));
+    let mut speak = harmed(server, &database, LOCKED);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| block_on(store.renew(held.clone(), TTL)).unwrap_err());
+        let begun = Instant::now();
+        while !is_waiting(server, &database) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for the row");
+            thread::sleep(Duration::from_millis(5));
+        }
+        // It has the connection when the first one gives it up, some 4 s later.
+        let error = block_on(store.renew(other.clone(), TTL)).unwrap_err();
+        assert_eq!(error.undecided(), Undecided::NotDone, "{error:?}");
+        assert_eq!(first.join().unwrap().undecided(), Undecided::NotDone);
+    });
+    speak("COMMIT");
+    assert!(matches!(block_on(store.renew(held.clone(), TTL)).unwrap(), Renewed::Renewed(_)));
+    // The next one waits for as long as any other again.
+    let late = while_blocked_for(server, &database, Duration::from_secs(2), || {
+        block_on(store.renew(held, Duration::from_secs(70)))
+    });
+    assert!(matches!(late, Ok(Renewed::Renewed(_))), "{late:?}");
+}
+
+/// Keeps all rows locked for so long while something is asked.
+fn while_blocked_for<T: Send>(
+    server: &Server,
+    database: &str,
+    time: Duration,
+    asked: impl FnOnce() -> T + Send,
+) -> T {
+    let mut speak = harmed(server, database, LOCKED);
+    thread::scope(|scope| {
+        let asking = scope.spawn(asked);
+        thread::sleep(time);
+        speak("COMMIT");
+        asking.join().unwrap()
+    })
 }
 
 fn a_call_ends_in_time_however_many_requests_it_takes(kind: Kind) {
@@ -167,11 +251,31 @@ fn a_call_ends_in_time_however_many_requests_it_takes(kind: Kind) {
     let mut speak = harmed(server, &database, LOCKED);
     let begun = Instant::now();
     let answers = block_on(store.renew_many(leases.clone())).unwrap();
-    // Each by itself would wait for seconds.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // One alone would wait for 4 s.
+    assert!(begun.elapsed() < Duration::from_millis(3_500), "{:?}", begun.elapsed());
     assert!(answers.iter().all(Result::is_err), "{answers:?}");
     assert_eq!(answers[0].as_ref().unwrap_err().undecided(), Undecided::NotDone, "{answers:?}");
     speak("COMMIT");
     let answers = block_on(store.renew_many(leases)).unwrap();
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Renewed(_)))), "{answers:?}");
+}
+
+/// With it SYSDATE() stands still in a statement as NOW() does. No procedure reads the clock by it.
+fn sysdate_is_now_changes_nothing_and_is_told(kind: Kind) {
+    let server = Server::start_in_memory("", kind, &["--sysdate-is-now"]);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let told = |store: &MysqlStore| {
+        let findings = block_on(store.doctor()).unwrap();
+        findings.into_iter().find(|finding| finding.check == "sysdate-is-now").unwrap()
+    };
+    let found = told(&store);
+    assert_eq!((found.severity, found.found.split(':').next()), (Severity::Note, Some("ON")), "{found:?}");
+    let (_, usual) = Server::shared(kind).fresh();
+    assert_eq!(told(&MysqlStore::open(&usual).unwrap()).severity, Severity::Fine);
+    let held = lease("job", 1, granted(&store, claim_for("job", 1, TTL)));
+    let late =
+        while_blocked(&server, &database, LOCKED, "COMMIT", || block_on(store.renew(held, TTL)).unwrap());
+    let Renewed::Rejected(why) = late else { panic!("a lease was revived: {late:?}") };
+    assert_eq!(why.reason, Rejection::Expired);
 }

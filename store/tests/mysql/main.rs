@@ -16,7 +16,9 @@ mod fence;
 mod help;
 mod hostile;
 mod lent;
+mod losses;
 mod marks;
+mod nonsense;
 #[path = "../common/page.rs"]
 mod page;
 #[path = "../common/rotating.rs"]

@@ -1,7 +1,7 @@
 //! Setting up, rights, and what is said where something is wrong.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
@@ -57,6 +57,7 @@ on_both! {
     what_is_wrong_is_said_without_the_password
     tables_of_another_shape_are_told_from_a_wiped_store
     a_newer_store_is_used_where_it_admits_this_program_and_refused_where_not
+    no_epoch_is_opened_by_a_clock_that_nobody_has_set
     the_doctor_says_what_is_lax
     the_doctor_names_the_rights_that_an_account_lacks
     the_doctor_sees_a_replica
@@ -180,6 +181,35 @@ fn a_newer_store_is_used_where_it_admits_this_program_and_refused_where_not(kind
     mark(9, 9);
     server.sql(&database, "DROP PROCEDURE lease_epoch_1");
     assert_eq!(refused(&url).kind(), ErrorKind::Schema);
+}
+
+/// The first tokens are above the clock: by one that stands at its beginning they would lie below those of the store that
+/// this one replaces.
+fn no_epoch_is_opened_by_a_clock_that_nobody_has_set(kind: Kind) {
+    let folder = Guarded::folder("clock");
+    let time = WallClock::new(folder.path().to_owned()).unwrap();
+    let server = Server::start_with(&time.variables(), "", kind, &[]);
+    let url = server.url(&server.empty());
+    let since_2026 =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() - 1_767_225_600;
+    let unset = -i64::try_from(since_2026).unwrap() - 60;
+    let too_early = |error: StoreError| {
+        let told = (error.kind(), error.undecided());
+        assert_eq!(told, (ErrorKind::Configuration, Undecided::Refused), "{error:?}");
+        assert!(error.to_string().contains("stands before 2026"), "{error}");
+    };
+    time.set(unset);
+    too_early(migrate(&url).unwrap_err());
+    assert_eq!(refused(&url).kind(), ErrorKind::NotSetUp);
+    time.set(0);
+    assert_eq!(migrate(&url).unwrap(), Migration::SetUp);
+    let store = MysqlStore::open(&url).unwrap();
+    let opening = || Opening::new(block_on(store.epoch()).unwrap()).with_dead_holders();
+    time.set(unset);
+    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    too_early(block_on(store.open_epoch(opening())).unwrap_err());
+    time.set(0);
+    assert!(block_on(store.open_epoch(opening())).is_ok());
 }
 
 fn the_doctor_says_what_is_lax(kind: Kind) {

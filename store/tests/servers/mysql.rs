@@ -196,6 +196,17 @@ impl Server {
         })
     }
 
+    /// Asks one thing, and gives all columns of what is answered, as texts.
+    #[track_caller]
+    pub fn columns(&self, database: &str, text: &str) -> Vec<Vec<String>> {
+        runtime().block_on(async {
+            let mut conn = self.client(database).await.unwrap();
+            let rows: Vec<Row> = conn.query(text).await.unwrap();
+            conn.disconnect().await.unwrap();
+            rows.into_iter().map(|row| row.unwrap().iter().map(as_text).collect()).collect()
+        })
+    }
+
     /// What the engine under the tables says of itself, its transactions among it.
     #[track_caller]
     pub fn innodb(&self) -> String {
@@ -226,12 +237,16 @@ pub async fn say(conn: &mut Conn, text: &str) -> Result<Vec<String>, mysql_async
     let mut all = Vec::new();
     while !told.is_empty() {
         let rows: Vec<Row> = told.collect().await?;
-        all.extend(rows.iter().map(|row| match row.as_ref(0) {
-            Some(Value::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-            other => other.map_or(String::new(), |value| value.as_sql(true)),
-        }));
+        all.extend(rows.iter().map(|row| row.as_ref(0).map_or(String::new(), as_text)));
     }
     Ok(all)
+}
+
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => other.as_sql(true),
+    }
 }
 
 /// What the tests' own connections run on.

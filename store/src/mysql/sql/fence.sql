@@ -31,7 +31,7 @@ DROP PROCEDURE IF EXISTS lease_fence_pass_1
 //
 CREATE PROCEDURE lease_fence_pass_1(
     p_store VARBINARY(255), p_resource VARBINARY(255), p_slot BIGINT, p_token BIGINT, p_owner BIGINT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE wall BIGINT DEFAULT {clock};
     DECLARE m_token, m_owner, lowest BIGINT DEFAULT 0;
@@ -81,7 +81,7 @@ DROP PROCEDURE IF EXISTS lease_fence_reset_1
 //
 CREATE PROCEDURE lease_fence_reset_1(
     p_store VARBINARY(255), p_resource VARBINARY(255), p_slot BIGINT, p_token BIGINT, p_reason VARBINARY(1024)
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE was BIGINT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
@@ -107,7 +107,7 @@ END
 -- raised first.
 DROP PROCEDURE IF EXISTS lease_fence_prune_1
 //
-CREATE PROCEDURE lease_fence_prune_1(p_older BIGINT) SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_fence_prune_1(p_older BIGINT) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE wall BIGINT DEFAULT {clock};
     DECLARE gone BIGINT DEFAULT 0;

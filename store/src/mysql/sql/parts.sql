@@ -22,12 +22,18 @@
         RESIGNAL;
     END;
 
--- part lock
+-- part row_of_name
     SELECT t.last_issued, t.observed, t.owner, t.attempt, t.token, t.granted_at, t.expires_at, t.epoch, t.retained, t.label,
         t.identity, t.vacated_token, t.vacated_owner, t.vacated_how, t.renewed_at, t.renewals, t.holds
     INTO r_last, r_observed, r_owner, r_attempt, r_token, r_granted_at, r_expires_at, r_epoch, r_retained, r_label,
         r_identity, r_vacated_token, r_vacated_owner, r_vacated_how, r_renewed_at, r_renewals, r_holds
-    FROM lease_row AS t WHERE t.name = p_name FOR UPDATE;
+    FROM lease_row AS t WHERE t.name = p_name FOR UPDATE
+
+-- part lock
+    {row_of_name};
+
+-- part lock_now
+    {row_of_name} SKIP LOCKED;
 
 -- part lock_or_make
     {lock}
@@ -115,6 +121,52 @@
             r_expires_at AS expires_at, r_retained AS retained, r_label AS label, r_identity AS identity,
             r_vacated_token AS vacated_token, r_vacated_owner AS vacated_owner, r_vacated_how AS vacated_how;
     END IF;
+
+-- part renewing
+    {look}
+    {usable}
+    IF code IS NOT NULL THEN
+        SET wrote = FALSE;
+    ELSEIF r_retained AND r_token = p_token AND p_ttl > 0 THEN
+        -- It was released; nothing extends it, whatever was in flight.
+        SET code = 'vacant';
+    ELSEIF p_ttl <= 0 THEN
+        SET code = 'invalid ttl';
+    ELSEIF r_token IS NULL THEN
+        SET code = 'vacant';
+    ELSEIF r_owner <> p_owner THEN
+        SET code = 'wrong owner';
+    ELSEIF r_token <> p_token THEN
+        SET code = 'stale token';
+    ELSEIF seen >= r_expires_at THEN
+        SET code = 'expired';
+        {expired}
+    ELSE
+        SET code = 'renewed', wrote = TRUE, a_token = p_token, a_remaining = GREATEST(p_ttl, r_expires_at - seen);
+        UPDATE lease_row SET
+            observed = seen, expires_at = seen + a_remaining, renewed_at = seen, renewals = renewals + 1
+        WHERE name = p_name;
+    END IF;
+    {remember}
+    {end}
+    {answer}
+
+-- part asked
+        JSON_TABLE(p_asked, '$[*]' COLUMNS (
+            n FOR ORDINALITY, name VARCHAR(510) PATH '$[0]', owner BIGINT PATH '$[1]', token BIGINT PATH '$[2]',
+            ttl BIGINT PATH '$[3]', epoch BIGINT PATH '$[4]'
+        )) AS j
+
+-- part standing
+        t.token = j.token AND t.owner = j.owner AND NOT t.retained AND j.ttl > 0 AND t.epoch = s_epoch
+            AND (j.epoch IS NULL OR j.epoch = s_epoch)
+
+-- part clock_set
+        -- Tokens start at the clock: under one that was never set they would be those that others have had.
+        IF wall < 1767225600000000 THEN
+            SIGNAL SQLSTATE 'LM001' SET MESSAGE_TEXT = 'the clock of this server stands before 2026: no epoch is opened',
+                MYSQL_ERRNO = 45001;
+        END IF;
 
 -- part slot_row
     {row}

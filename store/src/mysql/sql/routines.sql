@@ -11,7 +11,7 @@ DROP PROCEDURE IF EXISTS lease_acquire_1
 CREATE PROCEDURE lease_acquire_1(
     p_name VARBINARY(255), p_owner BIGINT, p_ttl BIGINT, p_attempt BIGINT, p_epoch BIGINT, p_label VARBINARY(1024),
     p_identity VARBINARY(1024), p_once VARBINARY(1024), p_again BOOLEAN, p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {row}
     {state}
@@ -85,49 +85,47 @@ DROP PROCEDURE IF EXISTS lease_renew_1
 //
 CREATE PROCEDURE lease_renew_1(
     p_name VARBINARY(255), p_owner BIGINT, p_token BIGINT, p_ttl BIGINT, p_epoch BIGINT, p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {row}
     {state}
     {undone}
     START TRANSACTION;
     {lock}
-    {look}
-    {usable}
-    IF code IS NOT NULL THEN
-        SET wrote = FALSE;
-    ELSEIF r_retained AND r_token = p_token AND p_ttl > 0 THEN
-        -- It was released; nothing extends it, whatever was in flight.
-        SET code = 'vacant';
-    ELSEIF p_ttl <= 0 THEN
-        SET code = 'invalid ttl';
-    ELSEIF r_token IS NULL THEN
-        SET code = 'vacant';
-    ELSEIF r_owner <> p_owner THEN
-        SET code = 'wrong owner';
-    ELSEIF r_token <> p_token THEN
-        SET code = 'stale token';
-    ELSEIF seen >= r_expires_at THEN
-        SET code = 'expired';
-        {expired}
-    ELSE
-        SET code = 'renewed', wrote = TRUE, a_token = p_token, a_remaining = GREATEST(p_ttl, r_expires_at - seen);
-        UPDATE lease_row SET
-            observed = seen, expires_at = seen + a_remaining, renewed_at = seen, renewals = renewals + 1
-        WHERE name = p_name;
-    END IF;
-    {remember}
-    {end}
-    {answer}
+    {renewing}
 END
 //
--- Extends what stands, and passes over the rest, which is asked for alone: what somebody has locked, and what has to be
--- refused. `p_asked` is an array of [name in hexadecimal, owner, token, ttl, epoch or null] as texts; the answer is a list of
+-- The same for whoever cannot wait: what somebody else has locked is told as `locked`. (NOWAIT is not for MariaDB's procedures.)
+DROP PROCEDURE IF EXISTS lease_renew_now_1
+//
+CREATE PROCEDURE lease_renew_now_1(
+    p_name VARBINARY(255), p_owner BIGINT, p_token BIGINT, p_ttl BIGINT, p_epoch BIGINT, p_keep INT
+) {invoker} MODIFIES SQL DATA
+BEGIN
+    {row}
+    {state}
+    DECLARE passed_over BOOLEAN DEFAULT FALSE;
+    {undone}
+    START TRANSACTION;
+    {lock_now}
+    IF r_last IS NULL THEN
+        SELECT COUNT(*) INTO passed_over FROM lease_row AS t WHERE t.name = p_name;
+    END IF;
+    IF passed_over THEN
+        ROLLBACK;
+        SELECT 'locked' AS code, FALSE AS rewound;
+    ELSE
+        {renewing}
+    END IF;
+END
+//
+-- Extends what stands, and passes over the rest: what somebody has locked, which is asked for again, and what has to be
+-- refused, which is asked for alone. `p_asked` is an array of [name in hexadecimal, owner, token, ttl, epoch or null] as texts; the answer is a list of
 -- place:remaining. All rows are locked before the clock is read; none is waited for, so that two of these never wait for
 -- each other.
 DROP PROCEDURE IF EXISTS lease_renew_many_1
 //
-CREATE PROCEDURE lease_renew_many_1(p_asked LONGTEXT CHARACTER SET utf8mb4) SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_renew_many_1(p_asked LONGTEXT CHARACTER SET utf8mb4) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE n, ttl, observed_at, ends_at, wall, s_epoch BIGINT;
     DECLARE s_here BOOLEAN DEFAULT FALSE;
@@ -137,12 +135,7 @@ BEGIN
     DECLARE renewed LONGTEXT CHARACTER SET ascii DEFAULT '';
     DECLARE standing CURSOR FOR
         SELECT j.n, j.ttl, t.name, t.observed, t.expires_at
-        FROM JSON_TABLE(p_asked, '$[*]' COLUMNS (
-            n FOR ORDINALITY, name VARCHAR(510) PATH '$[0]', owner BIGINT PATH '$[1]', token BIGINT PATH '$[2]',
-            ttl BIGINT PATH '$[3]', epoch BIGINT PATH '$[4]'
-        )) AS j STRAIGHT_JOIN lease_row AS t ON t.name = UNHEX(j.name)
-        WHERE t.token = j.token AND t.owner = j.owner AND NOT t.retained AND j.ttl > 0 AND t.epoch = s_epoch
-            AND (j.epoch IS NULL OR j.epoch = s_epoch)
+        FROM {asked} STRAIGHT_JOIN lease_row AS t ON t.name = UNHEX(j.name) WHERE {standing}
         FOR UPDATE {of_row} SKIP LOCKED;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = TRUE;
     {undone}
@@ -173,12 +166,23 @@ BEGIN
     SELECT s_epoch AS epoch, renewed;
 END
 //
+-- Which of the same stand, by what is committed: somebody has locked those that were not renewed. Nothing is locked here.
+DROP PROCEDURE IF EXISTS lease_standing_1
+//
+CREATE PROCEDURE lease_standing_1(p_asked LONGTEXT CHARACTER SET utf8mb4) {invoker} READS SQL DATA
+BEGIN
+    DECLARE s_epoch BIGINT;
+    SELECT s.epoch INTO s_epoch FROM lease_store AS s WHERE s.id = 1 AND s.server = {server};
+    SELECT j.n FROM {asked} STRAIGHT_JOIN lease_row AS t ON t.name = UNHEX(j.name)
+    WHERE {standing} AND GREATEST({clock}, t.observed) < t.expires_at;
+END
+//
 DROP PROCEDURE IF EXISTS lease_release_1
 //
 CREATE PROCEDURE lease_release_1(
     p_name VARBINARY(255), p_owner BIGINT, p_token BIGINT, p_epoch BIGINT, p_result INT, p_once VARBINARY(1024),
     p_at_least BIGINT, p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {row}
     {state}
@@ -234,7 +238,7 @@ END
 -- empty row stays: one that waits for it finds it, and sees what was written here. A prune takes it away.
 DROP PROCEDURE IF EXISTS lease_withdraw_1
 //
-CREATE PROCEDURE lease_withdraw_1(p_name VARBINARY(255), p_owner BIGINT, p_keep INT) SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_withdraw_1(p_name VARBINARY(255), p_owner BIGINT, p_keep INT) {invoker} MODIFIES SQL DATA
 BEGIN
     {row}
     {state}
@@ -275,7 +279,7 @@ DROP PROCEDURE IF EXISTS lease_revoke_1
 //
 CREATE PROCEDURE lease_revoke_1(
     p_name VARBINARY(255), p_expect BIGINT, p_reason VARBINARY(1024), p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {row}
     {state}
@@ -326,7 +330,7 @@ END
 -- Forgets some of the resources that nobody has held for so long, and history as old; says whether there are more.
 DROP PROCEDURE IF EXISTS lease_prune_1
 //
-CREATE PROCEDURE lease_prune_1(p_older BIGINT, p_at_once INT) SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_prune_1(p_older BIGINT, p_at_once INT) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE wall, earlier, last, highest BIGINT;
     DECLARE of_name VARBINARY(255);
@@ -386,7 +390,7 @@ DROP PROCEDURE IF EXISTS lease_open_epoch_1
 //
 CREATE PROCEDURE lease_open_epoch_1(
     p_instead BIGINT, p_epoch BIGINT, p_above BIGINT, p_dead BOOLEAN, p_max_ttl BIGINT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE s_epoch, s_floor, pruned, wall, last BIGINT;
     {undone}
@@ -399,10 +403,7 @@ BEGIN
         SELECT COALESCE(MAX(t.last_issued), 0) INTO last FROM lease_row AS t;
         SELECT GREATEST(last, COALESCE(MAX(t.last_issued), 0)) INTO last FROM lease_slot AS t;
         SELECT f.floor, {clock} INTO pruned, wall FROM lease_floor AS f WHERE f.id = 1;
-        IF wall < 1767225600000000 THEN
-            SIGNAL SQLSTATE 'LM001' SET MESSAGE_TEXT = 'the clock of this server stands before 2026: no epoch is opened',
-                MYSQL_ERRNO = 45001;
-        END IF;
+        {clock_set}
         SET last = GREATEST(last, s_floor, pruned);
         SET last = IF(last > 9223372036854775807 - 4294967296, 9223372036854775807, last + 4294967296);
         UPDATE lease_store SET
@@ -433,7 +434,7 @@ END
 -- The server is another one, and has everything that its predecessor answered.
 DROP PROCEDURE IF EXISTS lease_trust_1
 //
-CREATE PROCEDURE lease_trust_1() SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_trust_1() {invoker} MODIFIES SQL DATA
 BEGIN
     UPDATE lease_store SET server = {server} WHERE id = 1;
 END
@@ -441,14 +442,14 @@ END
 -- Who may use the tables, the epoch, and whether the server is the one that the epoch was opened on.
 DROP PROCEDURE IF EXISTS lease_epoch_1
 //
-CREATE PROCEDURE lease_epoch_1() SQL SECURITY INVOKER READS SQL DATA
+CREATE PROCEDURE lease_epoch_1() {invoker} READS SQL DATA
 BEGIN
     SELECT s.usable_by, s.epoch, s.server = {server} AS here FROM lease_store AS s WHERE s.id = 1;
 END
 //
 DROP PROCEDURE IF EXISTS lease_inspect_1
 //
-CREATE PROCEDURE lease_inspect_1(p_name VARBINARY(255)) SQL SECURITY INVOKER READS SQL DATA
+CREATE PROCEDURE lease_inspect_1(p_name VARBINARY(255)) {invoker} READS SQL DATA
 BEGIN
     SELECT s.epoch, GREATEST({clock}, COALESCE(t.observed, 0)) AS seen, t.name, t.last_issued, t.token, t.owner, t.granted_at,
         t.expires_at, t.retained, t.label, t.identity, t.vacated_token, t.vacated_owner, t.vacated_how,
@@ -459,7 +460,7 @@ END
 //
 DROP PROCEDURE IF EXISTS lease_list_1
 //
-CREATE PROCEDURE lease_list_1(p_from VARBINARY(255), p_beyond VARBINARY(256)) SQL SECURITY INVOKER READS SQL DATA
+CREATE PROCEDURE lease_list_1(p_from VARBINARY(255), p_beyond VARBINARY(256)) {invoker} READS SQL DATA
 BEGIN
     SELECT s.epoch, GREATEST({clock}, t.observed) AS seen, t.name, t.last_issued, t.token, t.owner, t.granted_at,
         t.expires_at, t.retained, t.label, t.identity, t.vacated_token, t.vacated_owner, t.vacated_how,
@@ -472,7 +473,7 @@ END
 DROP PROCEDURE IF EXISTS lease_history_1
 //
 CREATE PROCEDURE lease_history_1(p_name VARBINARY(255), p_limit BIGINT, p_pool VARBINARY(255), p_slot INT)
-SQL SECURITY INVOKER READS SQL DATA
+{invoker} READS SQL DATA
 BEGIN
     SELECT * FROM (
         SELECT h.token, h.owner, h.label, h.identity, h.granted_at, h.renewed_at, h.renewals, h.ends_at, h.outcome, h.result,
@@ -497,7 +498,7 @@ DROP PROCEDURE IF EXISTS lease_fence_strict_1
 //
 CREATE PROCEDURE lease_fence_strict_1(
     p_resource VARBINARY(255), p_token BIGINT, p_owner BIGINT, p_epoch BIGINT
-) SQL SECURITY INVOKER READS SQL DATA
+) {invoker} READS SQL DATA
 BEGIN
     DECLARE here, r_last, r_token, r_owner, r_epoch BIGINT;
     DECLARE r_retained BOOLEAN DEFAULT FALSE;
@@ -527,7 +528,7 @@ DROP PROCEDURE IF EXISTS lease_fence_mine_1
 //
 CREATE PROCEDURE lease_fence_mine_1(
     p_resource VARBINARY(255), p_token BIGINT, p_owner BIGINT, p_epoch BIGINT
-) SQL SECURITY INVOKER READS SQL DATA
+) {invoker} READS SQL DATA
 BEGIN
     SELECT {isolation} = 'READ-COMMITTED' AS latest, s.epoch = p_epoch
         OR EXISTS (SELECT 1 FROM lease_row AS t WHERE t.name = p_resource

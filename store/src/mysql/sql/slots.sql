@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS lease_slot (
 -- Gives the pool, whose row is locked, its size, and rows for the slots that it has not had before.
 DROP PROCEDURE IF EXISTS lease_size_pool_1
 //
-CREATE PROCEDURE lease_size_pool_1(p_pool VARBINARY(255), p_size INT) SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_size_pool_1(p_pool VARBINARY(255), p_size INT) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE there INT;
     SELECT COALESCE(MAX(t.slot) + 1, 0) INTO there FROM lease_slot AS t WHERE t.pool = p_pool;
@@ -71,7 +71,7 @@ CREATE PROCEDURE lease_claim_slot_1(
     p_pool VARBINARY(255), p_size INT, p_first INT, p_last INT, p_owner BIGINT, p_ttl BIGINT, p_attempt BIGINT,
     p_epoch BIGINT, p_cool_down BIGINT, p_label VARBINARY(1024), p_identity VARBINARY(1024), p_exclusive BOOLEAN,
     p_gone_slot INT, p_gone_token BIGINT, p_id_time BOOLEAN, p_again BOOLEAN, p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {slot_row}
     {state}
@@ -250,7 +250,7 @@ DROP PROCEDURE IF EXISTS lease_renew_slot_1
 CREATE PROCEDURE lease_renew_slot_1(
     p_pool VARBINARY(255), p_slot INT, p_owner BIGINT, p_token BIGINT, p_ttl BIGINT, p_epoch BIGINT, p_id_time BOOLEAN,
     p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {slot_row}
     {state}
@@ -298,7 +298,7 @@ DROP PROCEDURE IF EXISTS lease_release_slot_1
 //
 CREATE PROCEDURE lease_release_slot_1(
     p_pool VARBINARY(255), p_slot INT, p_owner BIGINT, p_token BIGINT, p_epoch BIGINT, p_last_used BIGINT, p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {slot_row}
     {state}
@@ -337,7 +337,7 @@ END
 DROP PROCEDURE IF EXISTS lease_withdraw_slot_1
 //
 CREATE PROCEDURE lease_withdraw_slot_1(p_pool VARBINARY(255), p_owner BIGINT, p_keep INT)
-SQL SECURITY INVOKER MODIFIES SQL DATA
+{invoker} MODIFIES SQL DATA
 BEGIN
     {slot_row}
     {state}
@@ -377,7 +377,7 @@ DROP PROCEDURE IF EXISTS lease_revoke_slot_1
 //
 CREATE PROCEDURE lease_revoke_slot_1(
     p_pool VARBINARY(255), p_slot INT, p_expect BIGINT, p_reason VARBINARY(1024), p_keep INT
-) SQL SECURITY INVOKER MODIFIES SQL DATA
+) {invoker} MODIFIES SQL DATA
 BEGIN
     {slot_row}
     {state}
@@ -426,7 +426,7 @@ END
 -- `slot` is NULL where the pool has its size now; else it is the highest one that is in the way, for so long.
 DROP PROCEDURE IF EXISTS lease_resize_pool_1
 //
-CREATE PROCEDURE lease_resize_pool_1(p_pool VARBINARY(255), p_size INT) SQL SECURITY INVOKER MODIFIES SQL DATA
+CREATE PROCEDURE lease_resize_pool_1(p_pool VARBINARY(255), p_size INT) {invoker} MODIFIES SQL DATA
 BEGIN
     DECLARE pool_size, in_use INT;
     DECLARE wall, remaining BIGINT;
@@ -450,7 +450,7 @@ END
 DROP PROCEDURE IF EXISTS lease_room_1
 //
 CREATE PROCEDURE lease_room_1(p_pool VARBINARY(255), p_first INT, p_end INT, p_cool_down BIGINT)
-    SQL SECURITY INVOKER READS SQL DATA
+    {invoker} READS SQL DATA
 BEGIN
     DECLARE rested BIGINT;
     SET rested = {clock} - p_cool_down;
@@ -461,7 +461,7 @@ END
 //
 DROP PROCEDURE IF EXISTS lease_slots_1
 //
-CREATE PROCEDURE lease_slots_1(p_pool VARBINARY(255)) SQL SECURITY INVOKER READS SQL DATA
+CREATE PROCEDURE lease_slots_1(p_pool VARBINARY(255)) {invoker} READS SQL DATA
 BEGIN
     SELECT s.epoch, {clock} AS wall, p.size, t.slot, t.last_issued, t.observed, t.token, t.owner, t.granted_at, t.free_from,
         t.label, t.identity, t.mark
