@@ -28,6 +28,22 @@ pub struct Capabilities {
     pub prune: bool,
     /// Keeps pools of slots.
     pub slots: bool,
+    /// By whose clock a slot's rest, the order of free slots and ID time go.
+    pub pool_clock: PoolClock,
+}
+
+/// By whose clock a pool goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PoolClock {
+    /// The store's own: clients' clocks do not matter.
+    Store,
+    /// Those of the machines that ask, since the engine tells no time. When a lease ends is the engine's to say even so.
+    Clients {
+        /// They are taken to be no further apart than this: a slot rests for so much longer than asked for, and a machine that
+        /// is seen to be further behind is refused a slot. ID time is never given out twice, whatever they show.
+        apart: Duration,
+    },
 }
 
 impl Capabilities {
@@ -46,6 +62,7 @@ impl Capabilities {
             wakes_waiters: true,
             prune: true,
             slots: true,
+            pool_clock: PoolClock::Store,
         }
     }
 }

@@ -7,7 +7,8 @@
 //! 3. **Tokens never repeat and never go down**: not after release, expiry, revoke, prune or restart. They end at
 //!    2^63 − 1, and start above the store's clock in microseconds, so that a store which replaces another one is not
 //!    below its marks.
-//! 4. **The store's clock decides**, read after the row is locked, never going backwards; clients' clocks never matter.
+//! 4. **The store's clock decides**, read after the row is locked, never going backwards; clients' clocks never matter. (In pools
+//!    of an engine that tells no time they do, see [`PoolClock`]; no lease ends by them even there.)
 //! 5. **Every write is conditional** on epoch, owner, token and attempt, and an answer is *decided*, *not done*,
 //!    *unknown* or *refused*, see [`Undecided`].
 //! 6. **One round trip** for a decision (or as many as [`Capabilities::round_trips`] says), and nothing held between calls.
@@ -80,7 +81,7 @@ pub use answer::{
     Acquired, End, Grant, HistoryEntry, HoldOutcome, Inspection, Occupant, Pruned, Rejected, Released,
     Renewed, Revoked, Vacated, VacatedHow,
 };
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, PoolClock};
 pub use clock::Clock;
 pub use duration::{DurationError, parse_duration};
 pub use epoch::{Epoch, EpochError};

@@ -87,7 +87,7 @@ impl Hub {
                 let message = format!("others were faster at {:?}, again and again", wanted.resource);
                 return Err(StoreError::new(ErrorKind::Busy, message));
             }
-            let wall = Self::wall();
+            let wall = self.wall();
             let left = match reading.live {
                 None => Duration::ZERO,
                 Some(_) if !exact => UNTOLD,
@@ -119,7 +119,7 @@ impl Hub {
                     continue;
                 }
                 if let Some((owner, token)) = effects.rewound {
-                    self.rewound(owner, token, &reading).await?;
+                    self.rewound(owner, token, &reading.epochal, reading.state.is_none()).await?;
                 }
                 self.note(wanted.resource, reading, None);
                 return Ok((answer?, Outcome::default()));
@@ -312,7 +312,7 @@ impl Hub {
     }
 
     /// Every sixteenth hold that is recorded, as it falls: nobody counts them.
-    fn trim_at_times(self: &Arc<Self>, resource: &ResourceName) {
+    pub(super) fn trim_at_times(self: &Arc<Self>, resource: &ResourceName) {
         if random().is_ok_and(|number| number % 16 == 0) {
             let (hub, resource) = (Arc::clone(self), resource.clone());
             tokio::spawn(async move {
@@ -382,21 +382,21 @@ enum Carried {
 
 /// The etcd lease that a call has asked for.
 #[derive(Default)]
-struct OwnLease {
+pub(super) struct OwnLease {
     granted: Option<EtcdLease>,
     coming: Option<JoinHandle<Result<EtcdLease, StoreError>>>,
 }
 
 impl OwnLease {
     /// Asks for it while something else is done.
-    fn ask_ahead(&mut self, hub: &Arc<Hub>, ttl: Duration, deadline: Instant) {
+    pub(super) fn ask_ahead(&mut self, hub: &Arc<Hub>, ttl: Duration, deadline: Instant) {
         if !ttl.is_zero() {
             let leases = Arc::clone(&hub.leases);
             self.coming = Some(tokio::spawn(async move { leases.at_least(ttl, deadline).await }));
         }
     }
 
-    async fn at_least(
+    pub(super) async fn at_least(
         &mut self,
         hub: &Arc<Hub>,
         ttl: Duration,
@@ -415,12 +415,12 @@ impl OwnLease {
     }
 
     /// A live key stands on it, or it is gone.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.granted = None;
     }
 
     /// Nothing stands on it.
-    fn give_back(&mut self, hub: &Arc<Hub>) {
+    pub(super) fn give_back(&mut self, hub: &Arc<Hub>) {
         if let Some(lease) = self.granted.take() {
             hub.leases.give_back(lease.id);
         }

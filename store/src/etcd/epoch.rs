@@ -1,5 +1,7 @@
 //! Which life of the store it is, and what shows that it is another.
 
+use std::time::Duration;
+
 use etcd_client::{
     Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnResponse,
 };
@@ -7,8 +9,9 @@ use lease_machines::{FencingToken, OwnerId};
 use tokio::time::Instant;
 
 use super::hub::{Head, Hub};
-use super::reading::{Epochal, Reading, gets};
+use super::reading::{Epochal, gets};
 use super::record::{Standing, State, lacks_stamp};
+use super::slots::SlotState;
 use crate::decide::{EARLIEST_MICROS, LEAP, MAX_TOKEN, micros};
 use crate::url::wrong;
 use crate::{Epoch, Migration, Opening, StoreError};
@@ -87,12 +90,16 @@ impl Hub {
         let leaps = LEAP.saturating_mul(1 + 2 * self.epochs_after(old.epoch));
         let known = old.floor.saturating_add(self.greatest_revision()).saturating_add(leaps);
         let above = opening.above.map_or(0, FencingToken::value);
-        let floor = clock()?.max(known).max(above).min(MAX_TOKEN);
-        let new = Standing { epoch: Epoch::draw()?, floor, cluster, left: Some(old.epoch), ..old };
+        let wall = self.sane_clock()?;
+        let floor = wall.max(known).max(above).min(MAX_TOKEN);
+        let stamps_above = old.stamps_above.max(self.latest_stamp(wall));
+        let left = Some(old.epoch);
+        let new = Standing { epoch: Epoch::draw()?, floor, cluster, left, stamps_above, ..old };
         let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
         if opening.old_holders_are_dead {
             let all = DeleteOptions::new().with_prefix();
-            then.push(TxnOp::delete(self.keys.lives(""), Some(all)));
+            then.push(TxnOp::delete(self.keys.lives(""), Some(all.clone())));
+            then.push(TxnOp::delete(self.keys.all_slot_lives(), Some(all)));
             then.push(TxnOp::delete(self.keys.wait(), None));
         } else {
             // Leases may be missing here; none of them lasts longer.
@@ -126,12 +133,16 @@ impl Hub {
         }
         // What is left of a store that has lost its epoch is not granted over at once.
         let mut greatest = 0;
-        self.each_state("", deadline, |_, state| {
-            greatest = greatest.max(state.last.token(0).map_or(0, FencingToken::value));
+        self.each_last(deadline, |last| {
+            greatest = greatest.max(last.token.map_or(0, FencingToken::value));
         })
         .await?;
-        let floor = clock()?.max(if greatest > 0 { greatest.saturating_add(LEAP) } else { 0 });
-        let new = Standing::new(Epoch::draw()?, floor, head.cluster);
+        let wall = self.sane_clock()?;
+        let (floor, stamps_above) = match greatest {
+            0 => (wall, Duration::ZERO),
+            _ => (wall.max(greatest.saturating_add(LEAP)), self.latest_stamp(wall)),
+        };
+        let new = Standing { stamps_above, ..Standing::new(Epoch::draw()?, floor, head.cluster) };
         let mut then = vec![TxnOp::put(self.keys.standing(), new.write(), None)];
         if greatest > 0 {
             let lease = self.leases.grant(self.options.limits.max_ttl, deadline).await?;
@@ -143,22 +154,23 @@ impl Hub {
     }
 
     /// A caller has shown a token that its resource never had. Owners are drawn for every hold, so that one which is known
-    /// under another name was not lost: whoever shows it has the name wrong.
+    /// under another name was not lost: whoever shows it has the name wrong. Of a resource that is not there it may have been
+    /// forgotten.
     pub(super) async fn rewound(
         &self,
         owner: OwnerId,
         token: FencingToken,
-        reading: &Reading,
+        epochal: &Epochal,
+        may_be_forgotten: bool,
     ) -> Result<(), StoreError> {
-        let (deadline, epochal) = (self.link.deadline(), &reading.epochal);
-        if reading.state.is_none() && token.value() <= self.pruned_up_to(epochal, deadline).await? {
+        let deadline = self.link.deadline();
+        if may_be_forgotten && token.value() <= self.pruned_up_to(epochal, deadline).await? {
             return Ok(());
         }
         let mut known = false;
-        self.each_state("", deadline, |_, state| {
-            let held = state.held.as_ref().map(|held| (Some(held.owner), state.last.token(0)));
-            let vacated = state.vacated.as_ref().map(|last| (Some(last.owner), Some(last.token)));
-            known |= [held, vacated].contains(&Some((Some(owner), Some(token))));
+        self.each_last(deadline, |last| {
+            let held = last.owner.zip(last.token);
+            known |= [held, last.vacated].contains(&Some((owner, token)));
         })
         .await?;
         if known {
@@ -177,22 +189,35 @@ impl Hub {
         Ok(if revision == 0 { 0 } else { epochal.standing.floor.saturating_add(revision) })
     }
 
-    /// Looks at every record, some at a time.
-    pub(super) async fn each_state(
+    /// Looks at every record of a resource and of a slot, some at a time.
+    async fn each_last(
         &self,
-        prefix: &str,
         deadline: Instant,
-        mut look: impl FnMut(&[u8], State) + Send,
+        mut look: impl FnMut(LastHold) + Send,
     ) -> Result<(), StoreError> {
-        let end = beyond(self.keys.states(prefix));
-        let mut from = self.keys.states(prefix);
+        let states = self.keys.states("");
+        self.each_key(states, deadline, |kv| State::read(kv).map(|state| look(LastHold::of(&state)))).await?;
+        let slots = self.keys.all_slots();
+        self.each_key(slots, deadline, |kv| SlotState::read(kv).map(|slot| look(LastHold::of_slot(&slot))))
+            .await
+    }
+
+    /// Looks at every key that begins like this.
+    async fn each_key(
+        &self,
+        prefix: Vec<u8>,
+        deadline: Instant,
+        mut look: impl FnMut(&KeyValue) -> Result<(), StoreError> + Send,
+    ) -> Result<(), StoreError> {
+        let end = beyond(prefix.clone());
+        let mut from = prefix;
         loop {
             let range = GetOptions::new().with_range(end.clone()).with_limit(AT_ONCE);
             let txn = Txn::new().and_then([TxnOp::get(from.clone(), Some(range))]);
             let (answer, _) = self.transact(txn, deadline).await.map_err(StoreError::nothing_changed)?;
             let found: Vec<_> = gets(&answer).into_iter().flat_map(|mut got| got.take_kvs()).collect();
             for kv in &found {
-                look(kv.key(), State::read(kv)?);
+                look(kv)?;
             }
             match found.last() {
                 Some(last) if found.len() as i64 == AT_ONCE => {
@@ -203,6 +228,49 @@ impl Hub {
             }
         }
     }
+
+    /// This machine's clock in microseconds, since the cluster tells none: first tokens lie above it.
+    fn sane_clock(&self) -> Result<u64, StoreError> {
+        let wall = micros(self.wall());
+        if wall < EARLIEST_MICROS {
+            return Err(wrong(format!(
+                "this machine's clock stands at {wall} µs since 1970, before this program was made: set it right"
+            )));
+        }
+        Ok(wall)
+    }
+
+    /// No slot of a history that is lost has reserved ID time beyond this, whatever machine it was granted to.
+    fn latest_stamp(&self, wall: u64) -> Duration {
+        let longest = self.options.limits.max_ttl.saturating_add(self.options.clock_skew);
+        Duration::from_micros(wall).saturating_add(longest)
+    }
+}
+
+/// The last hold of a resource or a slot, and the last that was given back.
+struct LastHold {
+    token: Option<FencingToken>,
+    /// Of the one under that token.
+    owner: Option<OwnerId>,
+    vacated: Option<(OwnerId, FencingToken)>,
+}
+
+impl LastHold {
+    fn of(state: &State) -> Self {
+        Self {
+            token: state.last.token(0),
+            owner: state.held.as_ref().map(|held| held.owner),
+            vacated: state.vacated.as_ref().map(|last| (last.owner, last.token)),
+        }
+    }
+
+    fn of_slot(slot: &SlotState) -> Self {
+        Self {
+            token: slot.last.token(0),
+            owner: slot.held.as_ref().map(|held| held.owner),
+            vacated: slot.vacated.as_ref().map(|last| (last.owner, last.token)),
+        }
+    }
 }
 
 /// The first key behind all that begin with this one. The keys here have no byte of 255 at their end.
@@ -211,17 +279,6 @@ pub(super) fn beyond(mut key: Vec<u8>) -> Vec<u8> {
         *last = last.saturating_add(1);
     }
     key
-}
-
-/// This machine's clock in microseconds, since the cluster tells none: first tokens lie above it.
-fn clock() -> Result<u64, StoreError> {
-    let wall = micros(Hub::wall());
-    if wall < EARLIEST_MICROS {
-        return Err(wrong(format!(
-            "this machine's clock stands at {wall} µs since 1970, before this program was made: set it right"
-        )));
-    }
-    Ok(wall)
 }
 
 /// What the first look of a transaction has found.

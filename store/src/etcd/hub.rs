@@ -13,6 +13,7 @@ use super::keys::Keys;
 use super::leases::Leases;
 use super::link::Link;
 use super::reading::{Epochal, Reading, Wanted};
+use super::slots::PoolReading;
 use crate::server::Epochs;
 use crate::{Epoch, ResourceName, StoreError};
 
@@ -28,6 +29,7 @@ pub(super) struct Hub {
 #[derive(Default)]
 struct Seen {
     resources: HashMap<ResourceName, Known>,
+    slots: HashMap<(ResourceName, u16), PoolReading>,
     epochs: Epochs,
     /// The cluster, and the greatest revision in the last epoch. One that is lower afterwards shows that the cluster has lost
     /// what it answered. What is written proves nothing by the revision that it gets: that makes up for one that was lost.
@@ -42,7 +44,7 @@ pub(super) struct Known {
     pub(super) granted: Option<(FencingToken, Duration)>,
 }
 
-/// Resources that are remembered; whoever uses more of them is told again.
+/// Resources that are remembered, and slots; whoever uses more of them is told again.
 const MOST: usize = 4_096;
 
 impl Hub {
@@ -71,6 +73,18 @@ impl Hub {
             seen.resources.clear();
         }
         seen.resources.insert(resource.clone(), known);
+    }
+
+    pub(super) fn known_slot(&self, pool: &ResourceName, number: u16) -> Option<PoolReading> {
+        self.seen().slots.get(&(pool.clone(), number)).cloned()
+    }
+
+    pub(super) fn note_slot(&self, pool: &ResourceName, number: u16, reading: PoolReading) {
+        let (mut seen, slot) = (self.seen(), (pool.clone(), number));
+        if seen.slots.len() >= MOST && !seen.slots.contains_key(&slot) {
+            seen.slots.clear();
+        }
+        seen.slots.insert(slot, reading);
     }
 
     /// When a grant under this token was heard of here.
@@ -136,8 +150,9 @@ impl Hub {
         }
     }
 
-    pub(super) fn wall() -> SystemTime {
-        SystemTime::now()
+    /// This machine's wall clock: etcd tells no time.
+    pub(super) fn wall(&self) -> SystemTime {
+        self.options.here.wall()
     }
 }
 

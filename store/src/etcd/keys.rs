@@ -122,6 +122,54 @@ impl Keys {
         self.key(kind, &[of.resource.as_str().as_bytes(), b"\0", slot.as_bytes(), b"\0", of.store.as_bytes()])
     }
 
+    /// How many slots a pool has.
+    pub(super) fn pool(&self, pool: &ResourceName) -> Vec<u8> {
+        self.key('P', &[pool.as_str().as_bytes()])
+    }
+
+    /// A slot of it: who holds it, who vacated it last, and what ID time is used up. Also the end of a range of them, which may
+    /// lie beyond the last number that there is.
+    pub(super) fn slot(&self, pool: &ResourceName, number: u32) -> Vec<u8> {
+        self.of_slot('S', pool, number)
+    }
+
+    /// There as long as a slot is held, or closed after a revoke: on an etcd lease.
+    pub(super) fn slot_live(&self, pool: &ResourceName, number: u32) -> Vec<u8> {
+        self.of_slot('L', pool, number)
+    }
+
+    fn of_slot(&self, kind: char, pool: &ResourceName, number: u32) -> Vec<u8> {
+        // Five digits, so that their order is that of the numbers.
+        self.key(kind, &[pool.as_str().as_bytes(), b"\0", format!("{number:05}").as_bytes()])
+    }
+
+    /// The number in the key of a slot, or in that of its lease.
+    pub(super) fn number_of(&self, pool: &ResourceName, slot: &[u8]) -> Option<u16> {
+        let kinds = ['S', 'L'].map(|kind| self.key(kind, &[pool.as_str().as_bytes(), b"\0"]));
+        let number = kinds.iter().find_map(|prefix| slot.strip_prefix(prefix.as_slice()))?;
+        std::str::from_utf8(number).ok()?.parse().ok()
+    }
+
+    pub(super) fn all_slots(&self) -> Vec<u8> {
+        self.key('S', &[])
+    }
+
+    pub(super) fn all_slot_lives(&self) -> Vec<u8> {
+        self.key('L', &[])
+    }
+
+    /// The slot that an owner was the last to be granted.
+    pub(super) fn slot_owner(&self, pool: &ResourceName, owner: OwnerId) -> Vec<u8> {
+        let owner = format!("{:016x}", owner.value());
+        self.key('O', &[pool.as_str().as_bytes(), b"\0", owner.as_bytes()])
+    }
+
+    /// There for two hours once an owner has withdrawn from a pool.
+    pub(super) fn slot_withdrawn(&self, pool: &ResourceName, owner: OwnerId) -> Vec<u8> {
+        let owner = format!("{:016x}", owner.value());
+        self.key('X', &[pool.as_str().as_bytes(), b"\0", owner.as_bytes()])
+    }
+
     /// One hold that has ended.
     pub(super) fn hold(&self, resource: &ResourceName, token: FencingToken) -> Vec<u8> {
         let token = format!("{:016x}", token.value());
@@ -134,5 +182,32 @@ impl Keys {
 
     pub(super) fn holds(&self, resource: &ResourceName) -> Vec<u8> {
         self.key('h', &[resource.as_str().as_bytes(), b"\0"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_slot_says_its_number_and_they_are_in_its_order() {
+        let keys = Keys::new("x");
+        let pool = ResourceName::new("ids").unwrap();
+        let mut last = Vec::new();
+        for number in [0, 9, 10, 255, 65_535] {
+            let (state, live) = (keys.slot(&pool, number), keys.slot_live(&pool, number));
+            assert!(state > last, "{number}");
+            for key in [&state, &live] {
+                assert_eq!(keys.number_of(&pool, key).map(u32::from), Some(number));
+            }
+            assert_eq!(keys.number_of(&ResourceName::new("id").unwrap(), &state), None, "of another pool");
+            last = state;
+        }
+        assert!(keys.slot(&pool, 65_536) > last, "the end of all");
+        let longer = ResourceName::new("ids2").unwrap();
+        assert!(
+            keys.slot(&longer, 0) > keys.slot(&pool, 65_536),
+            "a pool of a longer name is not among them"
+        );
     }
 }

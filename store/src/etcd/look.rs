@@ -10,6 +10,7 @@ use super::hub::Hub;
 use super::leases::LAST_MOMENT;
 use super::reading::{self, Epochal, Reading, Wanted, gets};
 use super::record::read_hold;
+use crate::pool::slot_named;
 use crate::server::{each, poll};
 use crate::{HistoryEntry, Inspection, ResourceName, StoreError};
 
@@ -37,7 +38,7 @@ impl Hub {
         reading: &Reading,
         deadline: tokio::time::Instant,
     ) -> Result<Inspection, StoreError> {
-        let wall = Self::wall();
+        let wall = self.wall();
         let left = match reading.live {
             None => Duration::ZERO,
             Some(live) => self.leases.remaining(live.lease, deadline).await?.unwrap_or(LAST_MOMENT),
@@ -131,7 +132,7 @@ impl Hub {
         let (answer, _) =
             self.transact(Txn::new().and_then(ops), deadline).await.map_err(StoreError::nothing_changed)?;
         let reading = wanted.read(&self.keys, &answer)?;
-        let wall = Self::wall();
+        let wall = self.wall();
         let left = match reading.live {
             None => Duration::ZERO,
             Some(live) => self.leases.remaining(live.lease, deadline).await?.unwrap_or(LAST_MOMENT),
@@ -139,6 +140,9 @@ impl Hub {
         let row = reading.row(left, reading.held_by_the_wall(wall), wall);
         let mut holds: Vec<HistoryEntry> =
             row.current_hold(reading::at(wall).now, wall).into_iter().collect();
+        if let Some((pool, slot)) = slot_named(resource) {
+            holds.extend(self.current_hold(&pool, slot).await?);
+        }
         for kv in gets(&answer).last_mut().map(|got| got.take_kvs()).unwrap_or_default() {
             let hold = read_hold(&kv)?;
             if holds.iter().all(|other| other.token != hold.token) {

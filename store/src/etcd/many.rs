@@ -35,7 +35,7 @@ impl Hub {
     }
 
     async fn forget(&self, older_than: Duration, pruned: &mut Pruned) -> Result<(), StoreError> {
-        let before = Self::wall().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
+        let before = self.wall().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut from = Vec::new();
         loop {
             let deadline = self.link.deadline();

@@ -2,7 +2,8 @@
 //! where that version still stands.
 //!
 //! `keys` says what is where, `record` how it is written; `link` is the connection, `leases` etcd's own leases, `ahead` those that are kept ready, `reading` one
-//! version of a resource, `decision` the loop that decides; `hub` is what all calls share, `store` puts it behind the trait.
+//! version of a resource, `decision` the loop that decides; `slots` are pools; `hub` is what all calls share, `store` puts it behind
+//! the trait.
 
 mod ahead;
 mod decision;
@@ -20,6 +21,7 @@ mod marks;
 mod options;
 mod reading;
 mod record;
+mod slots;
 mod store;
 mod url;
 

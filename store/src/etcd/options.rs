@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::check::exact;
 use crate::limits::Limits;
 use crate::server::{CONNECT_TIMEOUT, Here, Passwords, check_connect_timeout, check_namespace};
+use crate::url::wrong;
 use crate::{Clock, StoreError};
 
 /// Settings of an [`EtcdStore`](super::EtcdStore). Everybody who uses one namespace gives the same.
@@ -22,6 +24,7 @@ pub struct EtcdOptions {
     pub(super) trust_failover: bool,
     pub(super) leases_ahead: u8,
     pub(super) passwords: Option<Passwords>,
+    pub(super) clock_skew: Duration,
     pub(super) here: Here,
 }
 
@@ -36,6 +39,7 @@ impl Default for EtcdOptions {
             trust_failover: false,
             leases_ahead: 0,
             passwords: None,
+            clock_skew: Self::CLOCK_SKEW,
             here: Here::default(),
         }
     }
@@ -44,6 +48,12 @@ impl Default for EtcdOptions {
 impl EtcdOptions {
     /// The namespace unless told otherwise: keys begin with `/lease-machines/default/`.
     pub const NAMESPACE: &'static str = "default";
+
+    /// How far apart the clocks of machines that share a pool are taken to be unless told otherwise: 10 s.
+    pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
+
+    /// The most that they may be: 1 h.
+    const GREATEST_SKEW: Duration = Duration::from_secs(3600);
 
     /// Tells stores in one cluster apart: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
@@ -119,8 +129,18 @@ impl EtcdOptions {
         self
     }
 
-    /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps).
-    /// etcd decides by its own; a grant that has run out by this one before it was heard of is *unknown*.
+    /// By how much the wall clocks of two machines that use the store's pools may differ (10 s; at most 1 h). etcd tells no time,
+    /// so that a slot's rest and the order of free slots go by them: a freed slot rests for this long beyond its cool-down, and a
+    /// machine whose clock is further behind the latest that was seen in the pool is granted no slot. That no two holders of a
+    /// slot have the same ID time, and that nobody loses a slot early, does not depend on it.
+    pub const fn clock_skew(mut self, skew: Duration) -> Self {
+        self.clock_skew = skew;
+        self
+    }
+
+    /// What the time between a request and its answer is counted by (a clock that goes on while the machine sleeps), and this
+    /// machine's wall clock, by which pools and histories go. etcd ends leases by its own; a grant that has run out by this one
+    /// before it was heard of is *unknown*.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.here = Here::new(clock);
         self
@@ -129,6 +149,9 @@ impl EtcdOptions {
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.limits.check()?;
         check_connect_timeout(self.connect_timeout)?;
+        if self.clock_skew > Self::GREATEST_SKEW {
+            return Err(wrong(format!("clock_skew is {}, expected 0s to 1h", exact(self.clock_skew))));
+        }
         check_namespace(&self.namespace)
     }
 }
@@ -143,6 +166,7 @@ impl fmt::Debug for EtcdOptions {
             .field("authorities", &self.authorities)
             .field("trust_failover", &self.trust_failover)
             .field("leases_ahead", &self.leases_ahead)
+            .field("clock_skew", &self.clock_skew)
             .finish_non_exhaustive()
     }
 }

@@ -213,21 +213,27 @@ impl Reading {
 }
 
 impl LiveKey {
-    fn of(kv: &KeyValue) -> Self {
+    pub(super) fn of(kv: &KeyValue) -> Self {
         Self { revision: kv.mod_revision(), lease: kv.lease(), shared: kv.value() == SHARED.as_bytes() }
     }
 }
 
 /// What holds for all resources, as the core sees it, when nothing is granted for another `waits`.
 pub(super) fn standing(epochal: &Epochal, waits: Duration) -> decide::Standing {
+    standing_at(epochal, waits, NOW)
+}
+
+/// The same, where decisions are made at another instant.
+pub(super) fn standing_at(epochal: &Epochal, waits: Duration, now: Duration) -> decide::Standing {
     /// Revisions that are still left when tokens are taken to be exhausted: more than any cluster writes.
     const RESERVE: u64 = 1 << 40;
     let floor = match epochal.standing.floor {
         floor if floor > MAX_TOKEN - RESERVE => MAX_TOKEN,
         floor => floor,
     };
-    let grants_from = if waits.is_zero() { Duration::ZERO } else { NOW.saturating_add(waits) };
-    decide::Standing { epoch: epochal.standing.epoch, floor, grants_from, stamps_above: Duration::ZERO }
+    let grants_from = if waits.is_zero() { Duration::ZERO } else { now.saturating_add(waits) };
+    let Standing { epoch, stamps_above, .. } = epochal.standing;
+    decide::Standing { epoch, floor, grants_from, stamps_above }
 }
 
 pub(super) fn at(wall: SystemTime) -> At {

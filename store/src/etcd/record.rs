@@ -29,6 +29,9 @@ pub(super) struct Standing {
     pub(super) stamp: Stamp,
     /// The epoch whose place it has taken.
     pub(super) left: Option<Epoch>,
+    /// Stamps of ID time up to here, since Unix's origin, may have been given out by a history that was lost: zero in a store's
+    /// first epoch.
+    pub(super) stamps_above: Duration,
 }
 
 /// The last token of a resource.
@@ -74,15 +77,15 @@ pub(super) struct Renewals {
 
 /// Text under construction.
 #[derive(Default)]
-struct Writer(String);
+pub(super) struct Writer(String);
 
 impl Writer {
-    fn put(&mut self, name: &str, value: impl std::fmt::Display) {
+    pub(super) fn put(&mut self, name: &str, value: impl std::fmt::Display) {
         let separator = if self.0.is_empty() { "" } else { "&" };
         let _ = write!(self.0, "{separator}{name}={value}");
     }
 
-    fn text(&mut self, name: &str, text: Option<&str>) {
+    pub(super) fn text(&mut self, name: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         let mut value = String::with_capacity(text.len());
         for byte in text.bytes() {
@@ -95,23 +98,42 @@ impl Writer {
         self.put(name, value);
     }
 
-    fn owner(&mut self, name: &str, owner: OwnerId) {
+    pub(super) fn owner(&mut self, name: &str, owner: OwnerId) {
         self.put(name, format_args!("{:016x}", owner.value()));
     }
 
-    fn at(&mut self, name: &str, at: SystemTime) {
+    pub(super) fn at(&mut self, name: &str, at: SystemTime) {
         self.put(name, micros(at));
+    }
+
+    pub(super) fn asker(&mut self, asker: Option<(OwnerId, u64)>) {
+        if let Some((owner, attempt)) = asker {
+            self.owner("asker", owner);
+            self.put("attempt", attempt);
+        }
+    }
+
+    pub(super) fn vacated(&mut self, vacated: Option<&Vacated>) {
+        if let Some(vacated) = vacated {
+            self.put("vacated", vacated.token.value());
+            self.owner("by", vacated.owner);
+            self.put("how", named(&HOWS, vacated.how));
+        }
+    }
+
+    pub(super) fn done(self) -> String {
+        self.0
     }
 }
 
 /// What stands under a key.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     kv: &'a KeyValue,
     fields: Vec<(String, String)>,
 }
 
 impl<'a> Reader<'a> {
-    fn of(kv: &'a KeyValue) -> Result<Self, StoreError> {
+    pub(super) fn of(kv: &'a KeyValue) -> Result<Self, StoreError> {
         let text = std::str::from_utf8(kv.value()).ok();
         match text.and_then(|text| query(Some(text)).ok()) {
             Some(fields) => Ok(Self { kv, fields }),
@@ -119,40 +141,45 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    fn need<T>(&self, name: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+    pub(super) fn need<T>(&self, name: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
         self.get(name).and_then(read).ok_or_else(|| damaged(self.kv))
     }
 
-    fn text(&self, name: &str) -> Option<String> {
+    pub(super) fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(ToOwned::to_owned)
     }
 
-    fn number(&self, name: &str) -> Result<u64, StoreError> {
+    pub(super) fn number(&self, name: &str) -> Result<u64, StoreError> {
         self.need(name, |text| text.parse().ok())
     }
 
-    fn owner(&self, name: &str) -> Result<OwnerId, StoreError> {
+    pub(super) fn owner(&self, name: &str) -> Result<OwnerId, StoreError> {
         self.need(name, |text| u64::from_str_radix(text, 16).ok().map(OwnerId::new))
     }
 
-    fn epoch(&self, name: &str) -> Result<Epoch, StoreError> {
+    pub(super) fn epoch(&self, name: &str) -> Result<Epoch, StoreError> {
         self.need(name, |text| text.parse().ok())
     }
 
-    fn token(&self, name: &str) -> Result<FencingToken, StoreError> {
+    pub(super) fn token(&self, name: &str) -> Result<FencingToken, StoreError> {
         self.need(name, |text| text.parse().ok().and_then(FencingToken::new))
     }
 
-    fn at(&self, name: &str) -> Result<SystemTime, StoreError> {
+    pub(super) fn at(&self, name: &str) -> Result<SystemTime, StoreError> {
         let micros = self.number(name)?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros)).ok_or_else(|| damaged(self.kv))
     }
 
-    fn last(&self) -> Result<Last, StoreError> {
+    /// A time since Unix's origin.
+    pub(super) fn micros(&self, name: &str) -> Result<Duration, StoreError> {
+        self.number(name).map(Duration::from_micros)
+    }
+
+    pub(super) fn last(&self) -> Result<Last, StoreError> {
         match self.get("floor") {
             Some(_) => {
                 let revision = u64::try_from(self.kv.mod_revision()).unwrap_or(0);
@@ -162,9 +189,27 @@ impl<'a> Reader<'a> {
             None => self.token("token").map(Last::Known),
         }
     }
+
+    pub(super) fn asker(&self) -> Result<Option<(OwnerId, u64)>, StoreError> {
+        match self.get("asker") {
+            None => Ok(None),
+            Some(_) => Ok(Some((self.owner("asker")?, self.number("attempt")?))),
+        }
+    }
+
+    pub(super) fn vacated(&self) -> Result<Option<Vacated>, StoreError> {
+        match self.get("vacated") {
+            None => Ok(None),
+            Some(_) => Ok(Some(Vacated::new(
+                self.token("vacated")?,
+                self.owner("by")?,
+                self.need("how", |text| value(&HOWS, text))?,
+            ))),
+        }
+    }
 }
 
-fn damaged(kv: &KeyValue) -> StoreError {
+pub(super) fn damaged(kv: &KeyValue) -> StoreError {
     StoreError::new(
         ErrorKind::Damaged,
         format!("the key {:?} holds what no lease store writes", String::from_utf8_lossy(kv.key())),
@@ -172,7 +217,7 @@ fn damaged(kv: &KeyValue) -> StoreError {
 }
 
 impl Last {
-    fn write(self, to: &mut Writer) {
+    pub(super) fn write(self, to: &mut Writer) {
         match self {
             Self::Now { floor } => to.put("floor", floor),
             Self::Known(token) => to.put("token", token.value()),
@@ -193,7 +238,7 @@ impl Last {
 impl Standing {
     /// As this program sets a store up.
     pub(super) const fn new(epoch: Epoch, floor: u64, cluster: u64) -> Self {
-        Self { epoch, floor, cluster, left: None, stamp: KNOWN.writes }
+        Self { epoch, floor, cluster, left: None, stamp: KNOWN.writes, stamps_above: Duration::ZERO }
     }
 
     pub(super) fn write(&self) -> String {
@@ -205,6 +250,9 @@ impl Standing {
         to.put("cluster", format_args!("{:016x}", self.cluster));
         if let Some(left) = self.left {
             to.put("left", left);
+        }
+        if !self.stamps_above.is_zero() {
+            to.put("stamps", self.stamps_above.as_micros());
         }
         to.0
     }
@@ -220,6 +268,7 @@ impl Standing {
             floor: from.number("floor")?,
             cluster: from.need("cluster", |text| u64::from_str_radix(text, 16).ok())?,
             left: from.get("left").and_then(|text| text.parse().ok()),
+            stamps_above: from.get("stamps").map_or(Ok(Duration::ZERO), |_| from.micros("stamps"))?,
         })
     }
 }
@@ -243,10 +292,7 @@ impl State {
         let mut to = Writer::default();
         self.last.write(&mut to);
         to.at("at", self.at);
-        if let Some((owner, attempt)) = self.asker {
-            to.owner("asker", owner);
-            to.put("attempt", attempt);
-        }
+        to.asker(self.asker);
         if let Some(held) = &self.held {
             to.owner("owner", held.owner);
             to.put("epoch", held.epoch);
@@ -257,11 +303,7 @@ impl State {
             to.text("label", held.label.as_deref());
             to.text("identity", held.identity.as_deref());
         }
-        if let Some(vacated) = &self.vacated {
-            to.put("vacated", vacated.token.value());
-            to.owner("by", vacated.owner);
-            to.put("how", named(&HOWS, vacated.how));
-        }
+        to.vacated(self.vacated.as_ref());
         to.0
     }
 
@@ -284,18 +326,7 @@ impl State {
                 identity: from.text("identity"),
             }),
         };
-        let asker = match from.get("asker") {
-            None => None,
-            Some(_) => Some((from.owner("asker")?, from.number("attempt")?)),
-        };
-        let vacated = match from.get("vacated") {
-            None => None,
-            Some(_) => Some(Vacated::new(
-                from.token("vacated")?,
-                from.owner("by")?,
-                from.need("how", |text| value(&HOWS, text))?,
-            )),
-        };
+        let (asker, vacated) = (from.asker()?, from.vacated()?);
         Ok(Self { last: from.last()?, held, asker, vacated, at: from.at("at")? })
     }
 }

@@ -16,8 +16,9 @@ use super::url;
 use crate::decide;
 use crate::server::Driver;
 use crate::{
-    Acquired, Answer, Capabilities, Claim, Ending, Epoch, Finding, Grant, HistoryEntry, Inspection, LeaseRef,
-    Migration, Opening, Pruned, Released, Renewed, ResourceName, Revoked, Store, StoreError, check,
+    Acquired, Answer, Capabilities, Claim, Claimed, Ending, Epoch, Finding, Grant, HistoryEntry, Inspection,
+    LeaseRef, Migration, Opening, PoolClaim, PoolClock, PoolInspection, Pruned, Released, Renewed, Resized,
+    ResourceName, Revoked, Room, SlotRef, SlotRenewed, Store, StoreError, check,
 };
 
 /// Leases on an etcd cluster, 3.4 or later.
@@ -33,6 +34,10 @@ use crate::{
 ///   changed by others, or at how long their lease still lasts.
 /// - etcd tells no time. Times that people are shown, and what is old enough to be pruned, are by the clocks of the machines
 ///   that ask; no lease ends by them.
+/// - So it is in pools: when a slot has rested, which one has been free for longest, and up to when ID time is reserved, go by
+///   these clocks, which are taken to be no further apart than [`EtcdOptions::clock_skew`]. Who holds a slot does not, nor that no
+///   stamp is given to two holders. A claim reads all slots that it may have, beside the request for the lease, and then writes
+///   one; where another was faster at that, it chooses again.
 /// - It does not survive `fork`: in the child every call is refused.
 /// - A cluster under another identity (one that was made from a snapshot), or whose revision went down, is put into a new
 ///   epoch from the first request on. One whose disks were put back is noticed only by a client that knows a later
@@ -78,8 +83,9 @@ impl EtcdStore {
 
     fn start(link: Link, options: EtcdOptions) -> Result<Self, StoreError> {
         let mut capabilities = Capabilities::all("etcd", options.limits.max_ttl);
-        capabilities.slots = false;
+        capabilities.pool_clock = PoolClock::Clients { apart: options.clock_skew };
         capabilities.ttl_grain = Duration::from_secs(1);
+        // Etcd's lease, and the transaction. A claim of a slot reads the pool beside the first.
         capabilities.round_trips = 2;
         capabilities.history = options.limits.history.is_some();
         // Waiters look again and again.
@@ -276,6 +282,48 @@ impl Store for EtcdStore {
 
     fn open_epoch(&self, opening: Opening) -> Answer<'_, Epoch> {
         self.run(move |hub| async move { hub.open_epoch(&opening).await })
+    }
+
+    fn claim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.run(move |hub| async move { hub.claim_slot(claim, false).await })
+    }
+
+    fn reclaim_slot(&self, claim: PoolClaim) -> Answer<'_, Claimed> {
+        self.run(move |hub| async move { hub.claim_slot(claim, true).await })
+    }
+
+    fn renew_slot(&self, lease: SlotRef, ttl: Duration, id_time: bool) -> Answer<'_, SlotRenewed> {
+        self.run(move |hub| async move { hub.renew_slot(&lease, ttl, id_time).await })
+    }
+
+    fn release_slot(&self, lease: SlotRef, last_used: Option<Duration>) -> Answer<'_, Released> {
+        self.run(move |hub| async move { hub.release_slot(&lease, last_used).await })
+    }
+
+    fn withdraw_slot(&self, pool: ResourceName, owner: OwnerId) -> Answer<'_, Released> {
+        self.run(move |hub| async move { hub.withdraw_slot(&pool, owner).await })
+    }
+
+    fn revoke_slot(
+        &self,
+        pool: ResourceName,
+        slot: u16,
+        expect: Option<FencingToken>,
+        reason: Option<String>,
+    ) -> Answer<'_, Revoked> {
+        self.run(move |hub| async move { hub.revoke_slot(&pool, slot, expect, reason).await })
+    }
+
+    fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
+        self.run(move |hub| async move { hub.slots(&pool).await })
+    }
+
+    fn room(&self, claim: PoolClaim) -> Answer<'_, Room> {
+        self.run(move |hub| async move { hub.room(&claim).await })
+    }
+
+    fn resize_pool(&self, pool: ResourceName, size: u32) -> Answer<'_, Resized> {
+        self.run(move |hub| async move { hub.resize_pool(&pool, size).await })
     }
 
     fn doctor(&self) -> Answer<'_, Vec<Finding>> {

@@ -19,7 +19,8 @@ pub(crate) const ENGINE: Engine = Engine {
 
 const SHAPE: &str = "[user:password@]host[:port][,host[:port]…][/namespace]?options";
 
-const OPTIONS: [&str; 5] = ["connect_timeout", "tls", "cafile", "trust_failover", "leases_ahead"];
+const OPTIONS: [&str; 6] =
+    ["connect_timeout", "tls", "cafile", "trust_failover", "leases_ahead", "clock_skew"];
 
 /// The members, and how to log in.
 #[derive(Clone)]
@@ -58,6 +59,7 @@ pub(super) fn parse_with(
                     u8::MAX
                 ))
             })?),
+            "clock_skew" => options.clock_skew(span(name, value)?),
             // A cluster is only ever set up by a migrate.
             "create" => {
                 flag(name, value)?;
@@ -96,7 +98,9 @@ mod tests {
 
     #[test]
     fn members_and_options_are_understood() {
-        let (members, options) = parse("etcd://u:s%40c@a,[::1]:9/jobs?max_ttl=1h&history=off&tls=1").unwrap();
+        let url = "etcd://u:s%40c@a,[::1]:9/jobs?max_ttl=1h&history=off&tls=1&clock_skew=2s";
+        let (members, options) = parse(url).unwrap();
+        assert_eq!(options.clock_skew.as_secs(), 2);
         assert_eq!(members.hosts, [("a".to_owned(), 2379), ("::1".to_owned(), 9)]);
         let login = members.login.unwrap();
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("u", Some("s@c")));
@@ -131,6 +135,7 @@ mod tests {
             ("etcd://u:secret@h?max_ttl=400d", "max_ttl"),
             ("etcd://u:secret@h?leases_ahead=many", "0 to 255"),
             ("etcd://u:secret@h?connect_timeout=soon", "option connect_timeout"),
+            ("etcd://u:secret@h?clock_skew=2h", "clock_skew is 2h, expected 0s to 1h"),
         ] {
             let error = parse(url).err().unwrap().to_string();
             assert!(error.contains(found) && !error.contains("secret"), "{url}: {error}");

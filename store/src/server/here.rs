@@ -20,6 +20,12 @@ impl Here {
         self.0.now()
     }
 
+    /// The wall clock.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn wall(&self) -> SystemTime {
+        self.0.wall()
+    }
+
     /// An answer that comes when the lease is over by the caller's own clock says nothing any more.
     ///
     /// # Errors

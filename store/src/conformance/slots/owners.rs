@@ -125,7 +125,7 @@ fn one(context: &Context<'_>) -> Outcome<()> {
     other.pool = super::super::context::name("other")?;
     let _ = context.slot(other)?;
     // After its end, the next attempt is a claim like any other.
-    context.pass(10);
+    context.pass(11);
     let _ = context.slot_of(2)?;
     let next = held(context.reclaim_slot(context.slot_claim(1)?.with_attempt(4).with_range(elsewhere))?)?;
     ensure!(next.slot >= 2, "granted slot {}", next.slot);

@@ -77,7 +77,7 @@ fn resize(context: &Context<'_>) -> Outcome<()> {
         matches!(answer, Resized::InUse { slot: 1, .. }),
         "whose lease was revoked may still act: {answer:?}"
     );
-    context.pass(10);
+    context.pass(11);
     ensure!(set(1)? == Resized::Resized, "the second is free by now");
     Ok(())
 }
