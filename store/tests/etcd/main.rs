@@ -18,6 +18,7 @@ mod members;
 mod refusals;
 #[path = "../common/rotating.rs"]
 mod rotating;
+mod slots;
 mod tls;
 mod versions;
 mod wire;

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use lease_machines::OwnerId;
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Acquired, Ending, EtcdStore, Opening, Renewed, Store};
+use lease_machines_store::{
+    Acquired, Claimed, Ending, EtcdStore, Opening, PoolClaim, Released, Renewed, Resized, ResourceName,
+    SlotRef, SlotRenewed, Store,
+};
 
 use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::etcd::{EtcdServer, namespace};
@@ -111,6 +114,62 @@ fn a_grant_is_two_requests_and_all_else_is_one() {
     // It has to see what it ends.
     call("open_epoch", expected(2, 0, 0), &mut || {
         assert!(block_on(store.open_epoch(opening.clone())).is_ok());
+    });
+}
+
+#[test]
+fn a_claim_of_a_slot_is_three_requests_of_which_two_are_sent_at_once() {
+    let server = EtcdServer::start();
+    let store = EtcdStore::open(&format!("{}?history=off", server.url(&namespace()))).unwrap();
+    store.migrate().unwrap();
+    let pool = ResourceName::new("ids").unwrap();
+    let ttl = Duration::from_secs(60);
+    let claim = |owner: u64| PoolClaim::new(pool.clone(), 2, OwnerId::new(owner), ttl);
+    let expected = |txn, grant, revoke| Asked { txn, grant, left: 0, revoke };
+    let call = |what: &str, wanted: Asked, call: &mut dyn FnMut()| {
+        assert_eq!(asks(&server, wanted.revoke, call), wanted, "{what}");
+    };
+    let mut held = Vec::new();
+    for owner in 1..=2 {
+        call("claim", expected(2, 1, 0), &mut || {
+            let answer = block_on(store.claim_slot(claim(owner))).unwrap();
+            let Claimed::Granted(lease) = answer else { panic!("{answer:?}") };
+            held.push(SlotRef::new(
+                pool.clone(),
+                lease.slot,
+                OwnerId::new(owner),
+                lease.token,
+                Some(lease.epoch),
+            ));
+        });
+    }
+    call("a refusal", expected(1, 1, 1), &mut || {
+        let answer = block_on(store.claim_slot(claim(3))).unwrap();
+        assert!(matches!(answer, Claimed::Rejected(_)), "{answer:?}");
+    });
+    call("renew", expected(1, 1, 1), &mut || {
+        let answer = block_on(store.renew_slot(held[0].clone(), ttl, true)).unwrap();
+        assert!(matches!(answer, SlotRenewed::Renewed(_)), "{answer:?}");
+    });
+    call("reclaim", expected(2, 1, 1), &mut || {
+        let answer = block_on(store.reclaim_slot(claim(1).with_attempt(2))).unwrap();
+        assert!(matches!(answer, Claimed::Granted(_)), "{answer:?}");
+    });
+    call("slots", expected(1, 0, 0), &mut || drop(block_on(store.slots(pool.clone())).unwrap()));
+    call("room", expected(1, 0, 0), &mut || assert_eq!(block_on(store.room(claim(3))).unwrap().of, 2));
+    call("release", expected(1, 0, 1), &mut || {
+        assert_eq!(block_on(store.release_slot(held[1].clone(), None)).unwrap(), Released::Released);
+    });
+    // What an owner has is looked up first. The first withdrawal of an hour asks for the lease on which its mark stands, too.
+    call("withdraw", expected(3, 1, 1), &mut || {
+        let answer = block_on(store.withdraw_slot(pool.clone(), OwnerId::new(1))).unwrap();
+        assert_eq!(answer, Released::Released);
+    });
+    call("revoke", expected(1, 0, 0), &mut || {
+        drop(block_on(store.revoke_slot(pool.clone(), 1, None, None)).unwrap());
+    });
+    call("resize", expected(2, 0, 0), &mut || {
+        assert_eq!(block_on(store.resize_pool(pool.clone(), 3)).unwrap(), Resized::Resized);
     });
 }
 
