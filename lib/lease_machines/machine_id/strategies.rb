@@ -71,7 +71,7 @@ module LeaseMachines
     # number of another is taken: the one that is held can be used until its lease is over.
     #
     # @!attribute [r] store
-    #   @return [Store] any but etcd's, which keeps no pools so far
+    #   @return [Store] any
     # @!attribute [r] pool
     #   @return [String] its name
     # @!attribute [r] size

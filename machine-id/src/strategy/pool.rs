@@ -22,7 +22,8 @@ pub type Lent = Box<dyn Deref<Target = dyn Store>>;
 /// A machine ID from a pool on a store, which no other holder has: the number of a slot.
 ///
 /// It is the same on each engine: SQLite for the processes of one machine, PostgreSQL, MySQL or MariaDB, Redis or
-/// Valkey for those of many. (The one on etcd keeps no pools.)
+/// Valkey, or etcd for those of many. (etcd tells no time: there the store's clock is this machine's own, and the store refuses
+/// one that is behind what it has seen.)
 ///
 /// ```
 /// use std::sync::Arc;

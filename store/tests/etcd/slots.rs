@@ -258,7 +258,7 @@ fn a_server_that_is_killed_amid_claims_grants_no_slot_twice() {
                     let (begun, mut attempt) = (Instant::now(), 0);
                     // One after another, so that some are still to come when the server is gone.
                     while granted.load(Ordering::SeqCst) + 4 < usize::try_from(owner).unwrap() {
-                        thread::yield_now();
+                        thread::sleep(Duration::from_millis(2));
                     }
                     loop {
                         attempt += 1;
@@ -279,7 +279,7 @@ fn a_server_that_is_killed_amid_claims_grants_no_slot_twice() {
             })
             .collect();
         while granted.load(Ordering::SeqCst) < 6 {
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(2));
         }
         server.kill();
         server.restart();
