@@ -31,6 +31,12 @@ fn claim(size: u32, owner: u64) -> PoolClaim {
     PoolClaim::new(pool(), size, OwnerId::new(owner), MINUTE).with_cool_down(Duration::ZERO)
 }
 
+/// With ID time, for so long.
+fn for_time(mut claim: PoolClaim, ttl: Duration) -> PoolClaim {
+    claim.ttl = ttl;
+    claim.with_id_time()
+}
+
 fn slot(store: &EtcdStore, claim: PoolClaim) -> SlotLease {
     match block_on(store.claim_slot(claim)).unwrap() {
         Claimed::Granted(lease) => lease,
@@ -187,14 +193,16 @@ fn no_clock_makes_a_stamp_be_given_out_twice() {
                 release(&store, owner, lease);
             }
             // All up to the end of what it would reserve is taken already; or it is further behind than was said.
-            Ok(Claimed::Rejected(why)) => assert_eq!(why, Unclaimed::Exhausted { next_chance: None }),
+            Ok(answer) => {
+                assert_eq!(answer, Claimed::Rejected(Unclaimed::Exhausted { next_chance: None }));
+            }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Configuration, "{error}"),
         }
     }
     assert_eq!(granted, 4, "each time that the clock was ahead of all before, and no other");
     // Who asks for more time than is taken gets what is above.
     clock.set(100);
-    let longer = PoolClaim { ttl: 120 * MINUTE, ..claim(1, 99).with_identity("one").with_id_time() };
+    let longer = for_time(claim(1, 99).with_identity("one"), 120 * MINUTE);
     let window = slot(&store, longer).window.unwrap();
     assert_eq!(window.after, last);
 }
@@ -268,7 +276,7 @@ fn a_server_that_is_killed_amid_claims_grants_no_slot_twice() {
                                 granted.fetch_add(1, Ordering::SeqCst);
                                 return (owner, lease);
                             }
-                            Ok(Claimed::Rejected(why)) => assert_eq!(why, Unclaimed::Busy),
+                            Ok(answer) => assert_eq!(answer, Claimed::Rejected(Unclaimed::Busy)),
                             Err(error) => assert_ne!(error.undecided(), Undecided::Refused, "{error}"),
                         }
                         assert!(begun.elapsed() < PATIENCE, "owner {owner} gets none");
@@ -347,15 +355,15 @@ fn a_pool_of_more_slots_than_are_read_at_once_is_looked_through() {
 fn a_new_epoch_gives_out_no_stamp_of_the_old_one() {
     let url = format!("{}?max_ttl=60s&clock_skew=0s", EtcdServer::shared().url(&namespace()));
     let store = set_up(&url);
-    let first = slot(&store, PoolClaim { ttl: Duration::from_secs(10), ..claim(4, 1).with_id_time() });
+    let first = slot(&store, for_time(claim(4, 1), Duration::from_secs(10)));
     let before = first.wall;
     block_on(store.open_epoch(Opening::new(first.epoch).with_dead_holders())).unwrap();
     // Of a slot that this history knows, and of one that only the lost one may have known.
     for (owner, number) in [(2, 0), (3, 3)] {
-        let only = claim(4, owner).with_range(SlotRange::only(number)).with_id_time();
-        let short = PoolClaim { ttl: Duration::from_secs(10), ..only.clone() };
+        let only = claim(4, owner).with_range(SlotRange::only(number));
+        let short = for_time(only.clone(), Duration::from_secs(10));
         assert_eq!(none(&store, short), Unclaimed::Exhausted { next_chance: None });
-        let window = slot(&store, PoolClaim { ttl: MINUTE, ..only.with_attempt(2) }).window.unwrap();
+        let window = slot(&store, for_time(only.with_attempt(2), MINUTE)).window.unwrap();
         assert!(window.after >= before + MINUTE, "{window:?}, opened after {before:?}");
     }
 }
@@ -366,11 +374,11 @@ fn a_token_that_its_slot_never_had_shows_a_loss_and_one_of_another_slot_does_not
     let held = slot(&store, claim(4, 1));
     let right = named(1, held);
     let renewed = |lease: SlotRef| block_on(store.renew_slot(lease, MINUTE, false)).unwrap();
-    let wrong = renewed(SlotRef { slot: 2, ..right.clone() });
+    let wrong = renewed(SlotRef::new(pool(), 2, OwnerId::new(1), held.token, Some(held.epoch)));
     assert!(matches!(wrong, SlotRenewed::Rejected(why) if why.reason == Rejection::Vacant));
     assert_eq!(block_on(store.epoch()).unwrap(), held.epoch, "it was not lost, but named wrongly");
     let later = FencingToken::new(held.token.value() + 1_000).unwrap();
-    let answer = renewed(SlotRef { token: later, owner: OwnerId::new(7), ..right.clone() });
+    let answer = renewed(SlotRef::new(pool(), 0, OwnerId::new(7), later, Some(held.epoch)));
     assert!(matches!(answer, SlotRenewed::Rejected(_)), "{answer:?}");
     let lost: Result<SlotRenewed, StoreError> = block_on(store.renew_slot(right, MINUTE, false));
     assert!(matches!(lost.unwrap_err().kind(), ErrorKind::NewEpoch { .. }));

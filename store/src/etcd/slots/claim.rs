@@ -124,6 +124,7 @@ impl Hub {
             match self.carry_out_slot(&asked, number, &plan, &reading, own, deadline).await? {
                 SlotCarried::Out(head, lease) => {
                     self.settled(&reading, head, deadline).await?;
+                    reading.size.get_or_insert(claim.size);
                     let outcome = self.slot_written(&claim.pool, number, &reading, plan, head, lease);
                     return Ok((answer?, outcome));
                 }
