@@ -8,12 +8,4 @@ class EtcdTest < Minitest::Test
 
   SERVER = EtcdServer
   ELSEWHERE = ->(server) { server.url.sub(/leases\z/, "elsewhere") }
-
-  # It keeps none, and says so at once.
-  def test_processes_of_a_pool_have_a_machine_id_each
-    pool = MachineId::PoolLease.new(store: @leases, pool: @job, size: 3)
-    none = assert_raises(MachineId::StartError) { MachineId.start(strategy: pool) }
-
-    assert_equal :misconfigured, none.reason
-  end
 end

@@ -33,7 +33,7 @@ macro_rules! on_each_engine {
 }
 pub(crate) use on_each_engine;
 
-/// The same, on those that keep pools.
+/// The same, on those that the released command has.
 macro_rules! on_each_engine_with_pools {
     ($($name:ident)*) => {
         mod on_postgres {
