@@ -267,9 +267,9 @@ module LeaseMachines
     # Makes IDs whose time bits are when they were made, so that they sort by it.
     #
     # After a machine ID was taken over from a life that had not ended in good order, under an +exclusive_identity+, by
-    # +process_proof+ or in a {Guarded}, the time up to the end of that life's lease is reserved, and none of it is this one's: until the clock is
-    # there each call raises {ClockError}, +:behind+. Who sorts by IDs asks for short leases (a +lease_duration+ of some
-    # minutes) or takes no number over. {#counter} makes IDs at once, with times that are ahead.
+    # +process_proof+ or in a {Guarded}, the time up to the end of that life's lease is reserved, and none of it is this
+    # one's: until the clock is there each call raises {ClockError}, +:behind+. Who sorts by IDs asks for short leases (a
+    # +lease_duration+ of some minutes) or takes no number over. {#counter} makes IDs at once, with times that are ahead.
     #
     # @param bits [Integer] 64, 96 or 128
     # @return [Factory]
