@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder, Params, Row, Value};
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Params, Row, Value};
 use tokio::time::timeout;
 
 use super::answer::{self, Reading};
 use super::call::{Call, bits, number, span, truth};
-use super::failure::{failed, is_without_procedure, not_connected};
+use super::failure::{NO_RIGHT_TO_ROUTINE, failed, is_without_procedure, not_connected};
 use super::options::MysqlOptions;
 use super::schema;
 use crate::{Epoch, ErrorKind, StoreError};
@@ -101,13 +101,25 @@ impl Link {
         let row = rows.first().ok_or_else(|| target.unset())?;
         let row = Reading::new(row, &target.place);
         schema::KNOWN.admit(&target.place, schema::stamp(&row)?)?;
-        schema::check_procedures(&target.place, &row)?;
+        self.look_at_procedures(target).await?;
         if !row.truth("here")? {
             let epoch = row.epoch("epoch")?;
             self.settle(target, epoch).await?;
         }
         self.fit = true;
         Ok(())
+    }
+
+    async fn look_at_procedures(&mut self, target: &Target) -> Result<(), StoreError> {
+        match self.query(schema::MADE_BY_WHOM).await {
+            Ok(rows) => schema::check_procedures(&target.place, rows.first()),
+            // The call that needs a right says so: to look, none may be needed.
+            Err(Error::Server(told)) if told.code == NO_RIGHT_TO_ROUTINE => Ok(()),
+            Err(error) => {
+                let error = failed(&target.place, "looking at the procedures", error).nothing_changed();
+                Err(self.explained(target, error).await)
+            }
+        }
     }
 
     /// Connects, and no more.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error};
+use mysql_async::{Conn, Error, Row};
 
 use super::answer::Reading;
 use super::failure::{NO_SUCH_TABLE, failed};
@@ -71,6 +71,7 @@ pub(super) fn expanded(text: &str) -> String {
         .replace("{isolation}", ISOLATION)
         .replace("{of_row}", OF_ROW)
         .replace("{invoker}", &format!("COMMENT '{MADE_BY}{REVISION}' SQL SECURITY INVOKER"))
+        .replace("{revision}", &REVISION.to_string())
         .replace("{version}", &KNOWN.writes.version.to_string())
         .replace("{usable_by}", &KNOWN.writes.usable_by.to_string())
 }
@@ -125,9 +126,8 @@ pub(super) fn migration(database: &str) -> String {
 /// unless it was asked for them.
 pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
     let mut link = Link::open(target).await?;
-    if let Some(Age::Same | Age::Newer) = version(target, &mut link).await?
-        && wanting(target, &mut link).await?.is_empty()
-    {
+    let found = version(target, &mut link).await?;
+    if matches!(found, Some(Age::Same | Age::Newer)) && wanting(target, &mut link).await?.is_empty() {
         return Ok(Migration::UpToDate);
     }
     let error = |error| failed(&target.place, "setting up", error);
@@ -183,16 +183,15 @@ pub(super) fn is_new_enough(version: &str) -> bool {
     if told.contains("MariaDB") { found >= (10, 6, 0) } else { found >= (8, 0, 19) }
 }
 
-/// What a new connection looks at: who may use the tables, the epoch, whether the server is the one that it was opened on, and what
-/// made the procedures, by one of them. None is called: a later version may have others.
+/// What a new connection looks at: who may use the tables, the epoch, and whether the server is the one that it was opened on.
+/// No procedure is called: a later version may have others.
 pub(super) fn greeting() -> String {
-    format!(
-        "SELECT version, usable_by, epoch, server = {SERVER} AS here, \
-         (SELECT p.ROUTINE_COMMENT FROM information_schema.ROUTINES AS p WHERE p.ROUTINE_SCHEMA = DATABASE() \
-         AND p.ROUTINE_TYPE = 'PROCEDURE' AND p.ROUTINE_NAME = 'lease_acquire_1') AS made_by \
-         FROM lease_store WHERE id = 1"
-    )
+    format!("SELECT version, usable_by, epoch, server = {SERVER} AS here FROM lease_store WHERE id = 1")
 }
+
+/// Which revision the procedures are of. One of them says it: to read the comments in `information_schema`, MariaDB makes a table
+/// on a disk, which may be full.
+pub(super) const MADE_BY_WHOM: &str = "CALL lease_revision_1()";
 
 /// The two numbers.
 pub(super) fn stamp(row: &Reading<'_>) -> Result<Stamp, StoreError> {
@@ -290,10 +289,9 @@ pub(super) fn without_procedures(place: &str, found: &dyn fmt::Display) -> Store
     )
 }
 
-/// Refuses procedures that are too old, by what was made together with them. Where that is not there, or not for this account to
-/// see, the call that needs it tells.
-pub(super) fn check_procedures(place: &str, row: &Reading<'_>) -> Result<(), StoreError> {
-    let Some(found) = row.text("made_by")?.map(|comment| revision(&comment)) else { return Ok(()) };
+/// Refuses procedures that are too old.
+pub(super) fn check_procedures(place: &str, told: Option<&Row>) -> Result<(), StoreError> {
+    let found = told.map_or(Ok(0), |row| Reading::new(row, place).some("revision"))?;
     if found >= LEAST_REVISION {
         return Ok(());
     }
@@ -329,7 +327,7 @@ mod tests {
         let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
             (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        assert_eq!((REVISION, format!("{digest:016x}")), (1, "8cb836949b7d2fd9".to_owned()));
+        assert_eq!((REVISION, format!("{digest:016x}")), (1, "c6e6f212fe9fa928".to_owned()));
     }
 
     #[test]

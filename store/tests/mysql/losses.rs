@@ -195,8 +195,12 @@ fn procedures_of_an_older_program_are_refused_and_replaced(kind: Kind) {
     assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
     assert!(matches!(renew(&open(&url), &held).unwrap(), Renewed::Renewed(_)));
 
-    // As they were before they said which they are.
-    server.sql(&database, "ALTER PROCEDURE lease_acquire_1 COMMENT 'lease-machines, revision 0'");
+    // An older program's, which say so.
+    server.sql(
+        &database,
+        "DROP PROCEDURE lease_revision_1; CREATE PROCEDURE lease_revision_1() SELECT 0 AS revision; \
+         ALTER PROCEDURE lease_acquire_1 COMMENT 'lease-machines, revision 0'",
+    );
     let error = renew(&open(&url), &held).unwrap_err();
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Schema, Undecided::Refused), "{error:?}");
     assert!(

@@ -96,7 +96,7 @@ fn what_the_procedures_never_answer_decides_nothing(kind: Kind) {
             &database,
             &format!(
                 "DROP PROCEDURE IF EXISTS lease_acquire_1; CREATE PROCEDURE lease_acquire_1(a TEXT, b BIGINT, c BIGINT, \
-                 d BIGINT, e BIGINT, f TEXT, g TEXT, h TEXT, i INT, j INT) COMMENT 'lease-machines, revision 1' {answer}"
+                 d BIGINT, e BIGINT, f TEXT, g TEXT, h TEXT, i INT, j INT) {answer}"
             ),
         );
         let error = block_on(MysqlStore::open(&url).unwrap().acquire(claim("job", 1))).unwrap_err();

@@ -18,3 +18,9 @@ END
 //
 CALL lease_set_up_1()
 //
+-- Which revision the procedures are of, for whoever connects. It is the last, so that all the others are there before.
+DROP PROCEDURE IF EXISTS lease_revision_1
+//
+CREATE PROCEDURE lease_revision_1() {invoker} NO SQL
+SELECT {revision} AS revision
+//

@@ -289,22 +289,32 @@ impl SqliteFence {
     /// As [`look`](Self::look).
     pub fn prune(connection: &mut Connection, older_than: Duration) -> Result<u64, GuardError> {
         let error = |error| database("pruning marks", error);
-        let seconds = i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
-        const OLD: &str = "at <= (CAST(strftime('%s', 'now') AS INTEGER) - ?1) * 1000000
-            AND token <= CAST(strftime('%s', 'now') AS INTEGER) * 1000000";
+        // Read once: a mark that only the second statement took for old would be gone without having raised the floor. Seconds
+        // would not do either: a token of this second is not ahead.
+        let now = transaction
+            .query_row(
+                "SELECT CAST(strftime('%s000', 'now') + substr(strftime('%f', 'now'), 4) AS INTEGER)",
+                [],
+                |row| row.get::<_, i64>(0),
+            )
+            .map_err(error)?
+            .saturating_mul(1_000);
+        let at_most = now.saturating_sub(i64::try_from(older_than.as_micros()).unwrap_or(i64::MAX));
+        const OLD: &str = "at <= ?1 AND token <= ?2";
         transaction
             .execute(
                 &format!(
                     "INSERT INTO lease_fence_floor (store, token) SELECT store, max(token) FROM lease_fence WHERE {OLD} GROUP BY store
                      ON CONFLICT (store) DO UPDATE SET token = max(token, excluded.token)"
                 ),
-                [seconds],
+                [at_most, now],
             )
             .map_err(error)?;
-        let gone =
-            transaction.execute(&format!("DELETE FROM lease_fence WHERE {OLD}"), [seconds]).map_err(error)?;
+        let gone = transaction
+            .execute(&format!("DELETE FROM lease_fence WHERE {OLD}"), [at_most, now])
+            .map_err(error)?;
         transaction.commit().map_err(error)?;
         Ok(u64::try_from(gone).unwrap_or(u64::MAX))
     }
