@@ -49,9 +49,7 @@ impl Talk {
     pub(super) fn command(&self, buffer: &[u8]) -> Option<Command> {
         let packet = Packet::at(buffer, 0)?;
         let code = if packet.count == 0 { packet.payload.first().copied() } else { None };
-        if packet.count == 1
-            && let Some(capabilities) = packet.payload.get(..4)
-        {
+        if let Some(capabilities) = packet.payload.get(..4).filter(|_| packet.count == 1) {
             // With these its login begins, and later ones of that number are pieces of something else.
             let mut agreed = self.0.lock().unwrap();
             if agreed.capabilities == 0 {
