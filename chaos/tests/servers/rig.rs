@@ -7,6 +7,8 @@ use std::{fs, thread};
 use lease_machines_store::Store;
 use rustix::process::{Pid, Signal, kill_process};
 
+#[cfg(feature = "etcd")]
+use crate::servers::etcd::EtcdServer;
 use crate::servers::guard::Guarded;
 use crate::servers::mysql;
 use crate::servers::postgres;
@@ -16,6 +18,8 @@ pub(crate) enum Rig {
     Postgres(postgres::Server),
     MariaDb(mysql::Server),
     Redis(RedisServer),
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdServer),
 }
 
 impl Rig {
@@ -35,6 +39,11 @@ impl Rig {
         Self::Redis(RedisServer::start(DURABLE))
     }
 
+    #[cfg(feature = "etcd")]
+    pub(crate) fn etcd() -> Self {
+        Self::Etcd(EtcdServer::start())
+    }
+
     /// With a store that is set up.
     pub(crate) fn set_up(self) -> Self {
         lease_machines_store::migrate(&self.url()).unwrap();
@@ -47,6 +56,8 @@ impl Rig {
             Self::Postgres(server) => format!("{}&timeout=2s", server.url("leases")),
             Self::MariaDb(server) => format!("{}?timeout=2s", server.url("leases")),
             Self::Redis(server) => server.url("timeout=2s"),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(server) => format!("{}?timeout=2s", server.url("leases")),
         }
     }
 
@@ -60,6 +71,8 @@ impl Rig {
             Self::Postgres(server) => server.kill(),
             Self::MariaDb(server) => server.kill(),
             Self::Redis(server) => server.kill(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(server) => server.kill(),
         }
     }
 
@@ -68,6 +81,8 @@ impl Rig {
             Self::Postgres(server) => server.up(),
             Self::MariaDb(server) => server.up(),
             Self::Redis(server) => server.restart(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(server) => server.restart(),
         }
     }
 
@@ -88,6 +103,8 @@ impl Rig {
             Self::Postgres(server) => &server.guarded,
             Self::MariaDb(server) => &server.guarded,
             Self::Redis(server) => server.guarded(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(server) => server.guarded(),
         }
     }
 
@@ -118,14 +135,26 @@ impl Rig {
     }
 }
 
-/// Tells the story on each server at once: it waits more than it works. The thread that fails names its server.
+/// Tells the story on each server.
 pub(crate) fn on_each(story: fn(Rig)) {
-    let named =
-        [("postgresql", Rig::postgres as fn() -> Rig), ("mariadb", Rig::mariadb), ("redis", Rig::redis)];
-    let told = named.map(|(name, start)| {
-        thread::Builder::new().name(name.to_owned()).spawn(move || story(start().set_up())).unwrap()
-    });
-    told.map(|thread| thread.join().is_ok()).iter().for_each(|is_good| assert!(is_good, "see above"));
+    let rigs: Vec<(&'static str, fn() -> Rig)> = vec![
+        ("postgresql", Rig::postgres),
+        ("mariadb", Rig::mariadb),
+        ("redis", Rig::redis),
+        #[cfg(feature = "etcd")]
+        ("etcd", Rig::etcd),
+    ];
+    at_once(rigs.into_iter().map(|(name, start)| (name, move || story(start().set_up()))));
+}
+
+/// Tells stories at once, since they wait more than they work. The thread that fails has the name of its story.
+pub(crate) fn at_once(stories: impl IntoIterator<Item = (&'static str, impl FnOnce() + Send + 'static)>) {
+    let told: Vec<_> = stories
+        .into_iter()
+        .map(|(name, story)| thread::Builder::new().name(name.to_owned()).spawn(story).unwrap())
+        .collect();
+    let failed = told.into_iter().map(|thread| thread.join().is_err()).filter(|is_bad| *is_bad).count();
+    assert_eq!(failed, 0, "see above");
 }
 
 /// Processes that do nothing.

@@ -33,22 +33,6 @@ macro_rules! on_each_engine {
 }
 pub(crate) use on_each_engine;
 
-/// The same, on those that the released command has.
-macro_rules! on_each_engine_with_pools {
-    ($($name:ident)*) => {
-        mod on_postgres {
-            $(#[test] fn $name() { super::$name(&$crate::engine::Place::postgres()); })*
-        }
-        mod on_mariadb {
-            $(#[test] fn $name() { super::$name(&$crate::engine::Place::mariadb()); })*
-        }
-        mod on_redis {
-            $(#[test] fn $name() { super::$name(&$crate::engine::Place::redis()); })*
-        }
-    };
-}
-pub(crate) use on_each_engine_with_pools;
-
 /// A part of a server that nobody else uses, and `lease` on it.
 pub(crate) struct Place {
     world: World,

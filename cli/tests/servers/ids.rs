@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::engine::{Place, on_each_engine_with_pools};
+use crate::engine::{Place, on_each_engine};
 use crate::servers::mysql;
 use crate::servers::postgres::Server;
 use crate::servers::redis::{DURABLE, RedisServer};
@@ -14,7 +14,7 @@ use crate::support::Answer;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-on_each_engine_with_pools! {
+on_each_engine! {
     a_machine_id_is_taken_listed_broken_and_given_back
     ids_are_made_taken_apart_and_traced_to_their_maker
     a_command_runs_under_a_machine_id_and_gives_it_back

@@ -174,6 +174,10 @@ impl EtcdServer {
         line.and_then(|line| line.split('"').nth(1)).unwrap().to_owned()
     }
 
+    pub fn guarded(&self) -> &Guarded {
+        &self.process
+    }
+
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
