@@ -137,7 +137,8 @@ impl Rig {
 
 /// Tells the story on each server.
 pub(crate) fn on_each(story: fn(Rig)) {
-    let rigs: Vec<(&'static str, fn() -> Rig)> = vec![
+    type Start = fn() -> Rig;
+    let rigs: Vec<(&'static str, Start)> = vec![
         ("postgresql", Rig::postgres),
         ("mariadb", Rig::mariadb),
         ("redis", Rig::redis),
