@@ -68,6 +68,7 @@ fn migrate(ruby: &Ruby, _: Value, url: RString) -> Result<Symbol, Error> {
     });
     Ok(ruby.to_symbol(match migrated? {
         Migration::SetUp => "set_up",
+        Migration::Upgraded => "upgraded",
         _ => "up_to_date",
     }))
 }

@@ -39,7 +39,7 @@ module LeaseMachines # rubocop:disable Style/Documentation
     #
     # @param url [String] as for {open}
     # @param options [Hash{Symbol => Object}]
-    # @return [Symbol] +:set_up+, or +:up_to_date+ where they were there
+    # @return [Symbol] +:set_up+; +:up_to_date+ where they were there; +:upgraded+ where parts of them were missing or older
     # @raise [StoreError]
     def migrate(url, **options) = Store.__send__(:_migrate, Store.__send__(:_url, url, options))
 

@@ -203,6 +203,9 @@ pub fn open_marks(url: &str) -> Result<Arc<dyn Marks>, StoreError> {
 pub enum Migration {
     /// The tables were added, and an epoch opened.
     SetUp,
-    /// They were there, in a version that this program uses. On MySQL and MariaDB procedures may have been put back.
+    /// They were there, and what was missing or older beside them was made: procedures, on MySQL and MariaDB. Leases and epoch
+    /// stay as they were.
+    Upgraded,
+    /// All was there, in a version that this program uses.
     UpToDate,
 }

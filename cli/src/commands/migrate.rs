@@ -77,6 +77,9 @@ impl Migrate {
                 migrate(chosen.url()).map_err(|error| chosen.explained(Failure::of_decision(error)))?;
             let (outcome, text) = match done {
                 Migration::SetUp => ("set_up", "the store is set up, in a new epoch\n"),
+                Migration::Upgraded => {
+                    ("upgraded", "the store was brought up to date; leases and epoch stay as they are\n")
+                }
                 Migration::UpToDate => ("up_to_date", "the store is up to date\n"),
                 _ => return Err(unknown_answer()),
             };

@@ -153,7 +153,7 @@ pub(super) async fn migrate(target: &Target) -> Result<Migration, StoreError> {
             link.query(&statement).await.map_err(error)?;
         }
     }
-    Ok(if found.is_some() { Migration::UpToDate } else { Migration::SetUp })
+    Ok(if found.is_some() { Migration::Upgraded } else { Migration::SetUp })
 }
 
 /// Of fifty who create the same at once the first does it: a lock for the database, whose name may be longer than a lock's.

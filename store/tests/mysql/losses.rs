@@ -156,7 +156,7 @@ fn a_dump_without_procedures_is_told_from_a_wiped_store_and_mended(kind: Kind) {
     for word in ["--routines", "lease migrate", "lease epoch open"] {
         assert!(error.to_string().contains(word), "{error}");
     }
-    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate, "no new epoch is opened by that alone");
+    assert_eq!(migrate(&url).unwrap(), Migration::Upgraded, "no new epoch is opened by that alone");
     is_seen_as_a_loss(&store, &kept, &lost);
 }
 
@@ -182,7 +182,7 @@ fn procedures_of_an_older_program_are_refused_and_replaced(kind: Kind) {
     let told = procedures(&store);
     assert_eq!(told.severity, Severity::Error);
     assert!(told.found.contains("lease_renew_1 is missing"), "{told:?}");
-    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    assert_eq!(migrate(&url).unwrap(), Migration::Upgraded);
     assert!(matches!(renew(&store, &held).unwrap(), Renewed::Renewed(_)));
     assert_eq!(procedures(&store).severity, Severity::Fine);
 
@@ -192,7 +192,7 @@ fn procedures_of_an_older_program_are_refused_and_replaced(kind: Kind) {
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Schema, Undecided::Refused), "{error:?}");
     assert!(error.to_string().contains("lease migrate"), "{error}");
     assert!(procedures(&store).found.contains("lease_renew_1 is of an older program"));
-    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    assert_eq!(migrate(&url).unwrap(), Migration::Upgraded);
     assert!(matches!(renew(&open(&url), &held).unwrap(), Renewed::Renewed(_)));
 
     // An older program's, which say so.
@@ -207,7 +207,7 @@ fn procedures_of_an_older_program_are_refused_and_replaced(kind: Kind) {
         error.to_string().contains("older program") && error.to_string().contains("lease migrate"),
         "{error}"
     );
-    assert_eq!(migrate(&url).unwrap(), Migration::UpToDate);
+    assert_eq!(migrate(&url).unwrap(), Migration::Upgraded);
     assert!(matches!(renew(&open(&url), &held).unwrap(), Renewed::Renewed(_)));
     assert_eq!(server.sql(&database, made), all);
     assert_eq!(Some(block_on(store.epoch()).unwrap()), held.epoch);
