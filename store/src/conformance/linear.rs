@@ -5,6 +5,7 @@
 //! configurations seen). A request whose answer was lost may have taken effect at any time since, or never.
 
 use std::collections::HashSet;
+use std::fmt::{Debug, Write as _};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -56,8 +57,8 @@ pub(super) struct Seen<O, S> {
 
 /// What does one operation after another, as the core does.
 pub(super) trait Sequential: Clone + Eq + Hash {
-    type Op;
-    type Said;
+    type Op: Debug;
+    type Said: Debug;
     /// What a store was free to choose in an operation.
     type Choice;
 
@@ -256,17 +257,20 @@ pub(super) fn search<M: Sequential>(history: &[Seen<M::Op, M::Said>], model: M) 
     let mut visited: HashSet<(Vec<u64>, M)> = HashSet::new();
     // Depth first, with a stack of its own: a history may be long.
     let mut stack = vec![(vec![0_u64; order.len().div_ceil(64)], model)];
-    let mut furthest = 0;
+    // The configuration in which most fit.
+    let mut furthest = (0, Vec::new());
     while let Some((done, model)) = stack.pop() {
-        let is_done = |index: usize| done.get(index / 64).is_some_and(|word| (word >> (index % 64)) & 1 == 1);
-        let open = || order.iter().enumerate().filter(|(index, _)| !is_done(*index));
+        let open = || order.iter().enumerate().filter(|(index, _)| !is_set(&done, *index));
         // Those whose answer is known have to be placed; the others may.
         let Some(first_end) =
             open().filter(|(_, seen)| seen.said.is_some()).map(|(_, seen)| seen.ended).min()
         else {
             return Ok(Order::Found);
         };
-        furthest = furthest.max(order.len() - open().count());
+        let fit = order.len() - open().count();
+        if fit > furthest.0 {
+            furthest = (fit, done.clone());
+        }
         if visited.len() >= PATIENCE {
             return Ok(Order::Undecided);
         }
@@ -304,10 +308,22 @@ pub(super) fn search<M: Sequential>(history: &[Seen<M::Op, M::Said>], model: M) 
             }
         }
     }
-    Err(format!(
-        "no order of its {} operations explains what the clients saw (at most {furthest} of them fit)",
+    let (fit, done) = furthest;
+    let mut text = format!(
+        "no order of its {} operations explains what the clients saw (at most {fit} of them fit). Each with its beginning and \
+         end, and ! where it did not fit:",
         order.len()
-    ))
+    );
+    for (index, Seen { resource, op, said, began, ended }) in order.into_iter().enumerate() {
+        let sign = if is_set(&done, index) { ' ' } else { '!' };
+        let ended = if *ended == u64::MAX { "-".to_owned() } else { ended.to_string() };
+        let _ = write!(text, "\n  {sign} {began}..{ended} on {resource}: {op:?} -> {said:?}");
+    }
+    Err(text)
+}
+
+fn is_set(bits: &[u64], index: usize) -> bool {
+    bits.get(index / 64).is_some_and(|word| (word >> (index % 64)) & 1 == 1)
 }
 
 impl Sequential for Model {
