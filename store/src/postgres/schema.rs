@@ -16,9 +16,9 @@ pub(super) const KNOWN: Known = Known::alone(1);
 const TABLES: &str = include_str!("sql/tables.sql");
 /// Pools: tables and functions.
 const SLOTS: &str = include_str!("sql/slots.sql");
-/// What several functions say: that they see what is committed while they wait, what every slot has that a claim may get, and
-/// how a slot is locked that the pool has.
-const PARTS: [(&str, &str); 3] = [
+/// What several functions say: that they see what is committed while they wait, what every slot has that a claim may get, the
+/// same as of now, and how a slot is locked that the pool has.
+const PARTS: [(&str, &str); 4] = [
     (
         "{level}",
         "IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -30,6 +30,11 @@ const PARTS: [(&str, &str); 3] = [
         "{able}",
         "t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
             AND (until IS NULL OR t.mark < until)",
+    ),
+    (
+        "{able_by_now}",
+        "t.slot BETWEEN p_first AND p_last AND t.last_issued < 9223372036854775807
+            AND (NOT p_id_time OR t.mark < {schema}.lease_clock_1() + p_ttl)",
     ),
     (
         "{lock_slot}",

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use lease_machines::{OwnerId, Rejection};
+use lease_machines::{Gone, OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
     Claimed, MysqlStore, PoolClaim, Released, Resized, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
@@ -23,6 +23,7 @@ on_both! {
     a_double_of_a_claim_that_is_under_way_gets_the_same_slot
     a_pool_does_not_shrink_in_the_midst_of_a_claim
     a_hundred_clients_at_once_get_slots_of_their_own
+    one_slot_that_is_left_and_another_that_is_taken_make_no_full_pool
 }
 
 fn ids() -> ResourceName {
@@ -155,4 +156,26 @@ fn a_hundred_clients_at_once_get_slots_of_their_own(kind: Kind) {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert_eq!(slots.len(), 100);
+}
+
+/// What a claim saw when it began, and what it sees after a wait, together make a pool that was full; at no instant it was.
+fn one_slot_that_is_left_and_another_that_is_taken_make_no_full_pool(kind: Kind) {
+    const LOCKED: &str = "SELECT 1 FROM lease_slot WHERE pool = 'ids' AND slot = 0 FOR UPDATE";
+    let server = Server::shared(kind);
+    let (database, url) = server.fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let of = |owner| {
+        let mut claim = claim_of(3, owner, Duration::from_secs(60));
+        claim.identity = Some("a".to_owned());
+        claim
+    };
+    let first = held(block_on(store.claim_slot(of(1))).unwrap());
+    let _ = held(block_on(store.claim_slot(claim_of(3, 2, Duration::from_secs(60)))).unwrap());
+    let end = "UPDATE lease_slot SET token = NULL, owner = NULL, free_from = {now} WHERE slot < 2; \
+               UPDATE lease_slot SET free_from = {now} + 60000000 WHERE slot = 2; COMMIT"
+        .replace("{now}", "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)");
+    let mut claim = of(3);
+    claim.gone = Some(Gone { slot: 0, token: first.token });
+    let next = while_blocked(server, &database, LOCKED, &end, || block_on(store.claim_slot(claim)).unwrap());
+    assert_eq!(held(next).slot, 0);
 }

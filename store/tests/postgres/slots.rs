@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lease_machines::{OwnerId, Rejection};
+use lease_machines::{Gone, OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
     Claimed, PoolClaim, PostgresStore, Released, Resized, ResourceName, SlotLease, SlotRef, SlotRenewed,
@@ -287,4 +287,28 @@ fn fifty_first_claims_at_once_make_one_pool() {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert_eq!(slots.len(), 50);
+}
+
+/// What a claim saw when it began, and what it sees after a wait, together make a pool that was full; at no instant it was.
+#[test]
+fn one_slot_that_is_left_and_another_that_is_taken_make_no_full_pool() {
+    const LOCKED: &str = "SELECT FROM {schema}.lease_slot WHERE slot = 0 FOR UPDATE";
+    let (schema, _) = Server::shared().fresh();
+    let store = patient(&schema);
+    let of = |owner| {
+        let mut claim = claim_of(3, owner, Duration::from_secs(60));
+        claim.identity = Some("a".to_owned());
+        claim
+    };
+    let first = held(block_on(store.claim_slot(of(1))).unwrap());
+    let _ = held(block_on(store.claim_slot(claim_of(3, 2, Duration::from_secs(60)))).unwrap());
+    let end = format!(
+        "UPDATE {schema}.lease_slot SET token = NULL, owner = NULL, free_from = {{now}} WHERE slot < 2; \
+         UPDATE {schema}.lease_slot SET free_from = {{now}} + 60000000 WHERE slot = 2; COMMIT"
+    );
+    let end = end.replace("{now}", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+    let mut claim = of(3);
+    claim.gone = Some(Gone { slot: 0, token: first.token });
+    let next = while_blocked(&schema, LOCKED, &end, || block_on(store.claim_slot(claim)).unwrap());
+    assert_eq!(held(next).slot, 0);
 }

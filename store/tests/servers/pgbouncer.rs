@@ -16,7 +16,8 @@ pub struct Pooler {
 
 impl Pooler {
     /// Few connections to the server for many of its clients: consecutive requests of one client meet different ones. Those
-    /// to the database `serializable` are to the same one, and have transactions of that kind.
+    /// to the database `serializable` are to the same one, and have transactions of that kind. None gets old: it would keep
+    /// the plans of all schemas that it has seen, and go through them whenever another is made.
     pub fn start(server: u16, settings: &str) -> Self {
         let guarded = Guarded::folder("pgbouncer");
         let port = free_port();
@@ -28,6 +29,7 @@ impl Pooler {
                  serializable = {server} connect_query='SET default_transaction_isolation = serializable'\n\
                  [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
                  unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 500\n\
+                 server_lifetime = 5\n\
                  {settings}\n[users]\n"
             ),
         );

@@ -212,6 +212,10 @@
 -- part able
         t.slot BETWEEN p_first AND last_slot AND t.last_issued < 9223372036854775807 AND (ends IS NULL OR t.mark < ends)
 
+-- part able_by_now
+        t.slot BETWEEN p_first AND last_slot AND t.last_issued < 9223372036854775807
+                    AND (NOT p_id_time OR t.mark < {clock} + p_ttl)
+
 -- part digits
         SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
         UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11

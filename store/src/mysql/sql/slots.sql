@@ -167,24 +167,27 @@ BEGIN
         END IF;
         SET taken = r_slot IS NOT NULL, same = COALESCE(r_slot = own, FALSE);
         IF NOT taken THEN
-            -- As statements of their own: inside an IF, a look waits for locks.
-            SELECT EXISTS (
-                SELECT 1 FROM lease_slot AS t WHERE t.pool = p_pool AND {able}
-                AND (t.free_from IS NULL OR t.free_from <= rested OR (t.identity = p_identity AND (
-                    t.free_from <= early OR (t.token IS NOT NULL AND (
-                        p_exclusive OR (t.slot = p_gone_slot AND t.token = p_gone_token))))))
-            ) INTO possible;
-            IF possible THEN
-                -- Others are deciding on each that could be had.
+            -- As of now, and not of the claim's beginning: one slot that was left since then, and another that was taken, would
+            -- together look like a pool that was full, which at no instant it was. So one statement reads them all, and the
+            -- clock is read behind it. A statement of its own: inside an IF, a look waits for locks.
+            SELECT
+                EXISTS (
+                    SELECT 1 FROM lease_slot AS t
+                    WHERE t.pool = p_pool AND t.identity = p_identity AND t.token IS NOT NULL AND {able_by_now}
+                    AND (p_exclusive OR (t.slot = p_gone_slot AND t.token = p_gone_token))),
+                (SELECT COALESCE(t.free_from, 0) FROM lease_slot AS t FORCE INDEX (lease_slot_identity)
+                WHERE t.pool = p_pool AND t.identity = p_identity AND {able_by_now}
+                ORDER BY t.free_from LIMIT 1),
+                (SELECT COALESCE(t.free_from, 0) + p_cool_down FROM lease_slot AS t FORCE INDEX (lease_slot_free)
+                WHERE t.pool = p_pool AND (p_identity IS NULL OR NOT t.identity <=> p_identity) AND {able_by_now}
+                ORDER BY t.free_from LIMIT 1)
+            INTO possible, next_own, next_other;
+            SET rested = {clock};
+            IF possible OR next_own <= rested OR next_other <= rested THEN
                 SET code = 'busy';
             ELSE
-                SET code = 'no slot';
-                SELECT MIN(t.free_from) - early INTO next_own FROM lease_slot AS t
-                WHERE t.pool = p_pool AND t.identity = p_identity AND t.free_from > early AND {able};
-                SELECT MIN(t.free_from) - rested INTO next_other FROM lease_slot AS t
-                WHERE t.pool = p_pool AND (p_identity IS NULL OR NOT t.identity <=> p_identity) AND t.free_from > rested
-                    AND {able};
-                SET a_remaining = LEAST(COALESCE(next_own, next_other), COALESCE(next_other, next_own));
+                SET code = 'no slot',
+                    a_remaining = LEAST(COALESCE(next_own, next_other), COALESCE(next_other, next_own)) - rested;
                 SELECT EXISTS (
                     SELECT 1 FROM lease_slot AS t
                     WHERE t.pool = p_pool AND t.asker = p_owner AND NOT t.slot <=> own

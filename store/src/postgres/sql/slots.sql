@@ -150,37 +150,38 @@ BEGIN
     ORDER BY t.free_from NULLS FIRST, t.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
 END $lease$;
 
--- Why there was no slot: 'busy' where others are deciding on each that could be had, else when the first comes free.
+-- Why there was no slot: 'busy' where there is one that could be had, else when the first comes free. It is looked at as of
+-- now, and not as of the claim's beginning: one slot that was left since then, and another that was taken, would together look
+-- like a pool that was full, which at no instant it was. So one statement reads them all, and the clock is read behind it.
 CREATE OR REPLACE FUNCTION {schema}.lease_no_slot_1(
     p_pool bytea, p_first integer, p_last integer, p_identity text, p_exclusive boolean, p_gone_slot integer,
-    p_gone_token bigint, now bigint, rested bigint, until bigint, OUT code text, OUT next_chance bigint
+    p_gone_token bigint, p_cool_down bigint, p_ttl bigint, p_id_time boolean, OUT code text, OUT next_chance bigint
 ) LANGUAGE plpgsql AS $lease$
+DECLARE
+    held_by_itself boolean;
+    own bigint;
+    other bigint;
+    now bigint;
 BEGIN
-    PERFORM FROM {schema}.lease_slot AS t
-    WHERE t.pool = p_pool AND {able}
-        AND (t.free_from IS NULL OR t.free_from <= rested OR t.identity = p_identity AND (
-            t.free_from <= now OR t.token IS NOT NULL AND (
-                p_exclusive OR t.slot = p_gone_slot AND t.token = p_gone_token)))
-    LIMIT 1;
-    IF FOUND THEN
+    SELECT
+        EXISTS (
+            SELECT FROM {schema}.lease_slot AS t
+            WHERE t.pool = p_pool AND t.identity = p_identity AND t.token IS NOT NULL AND {able_by_now}
+                AND (p_exclusive OR t.slot = p_gone_slot AND t.token = p_gone_token)),
+        (SELECT coalesce(t.free_from, 0) FROM {schema}.lease_slot AS t
+        WHERE t.pool = p_pool AND t.identity = p_identity AND {able_by_now}
+        ORDER BY t.free_from NULLS FIRST LIMIT 1),
+        (SELECT coalesce(t.free_from, 0) + p_cool_down FROM {schema}.lease_slot AS t
+        WHERE t.pool = p_pool AND (p_identity IS NULL OR t.identity IS DISTINCT FROM p_identity) AND {able_by_now}
+        ORDER BY t.free_from NULLS FIRST LIMIT 1)
+    INTO held_by_itself, own, other;
+    now := {schema}.lease_clock_1();
+    IF held_by_itself OR own <= now OR other <= now THEN
         code := 'busy';
-        RETURN;
+    ELSE
+        code := 'no slot';
+        next_chance := least(own, other) - now;
     END IF;
-    code := 'no slot';
-    next_chance := least(
-        (SELECT t.free_from FROM {schema}.lease_slot AS t
-        WHERE t.pool = p_pool AND t.identity = p_identity AND t.free_from > now
-            AND {able}
-        ORDER BY t.free_from LIMIT 1),
-        (SELECT t.free_from + (now - rested) FROM {schema}.lease_slot AS t
-        WHERE t.pool = p_pool AND t.free_from > rested AND t.identity IS DISTINCT FROM p_identity
-            AND {able}
-        ORDER BY t.free_from LIMIT 1),
-        (SELECT t.free_from + (now - rested) FROM {schema}.lease_slot AS t
-        WHERE p_identity IS NULL AND t.pool = p_pool AND t.free_from > rested AND t.identity IS NULL
-            AND {able}
-        ORDER BY t.free_from LIMIT 1)
-    ) - now;
 END $lease$;
 
 -- Gives the pool its size, and rows for the slots that it has not had before.
@@ -292,8 +293,8 @@ BEGIN
             same := r.slot = own;
             IF NOT taken THEN
                 SELECT w.code, w.next_chance INTO answer.code, o_next FROM {schema}.lease_no_slot_1(
-                    p_pool, p_first, last_slot, p_identity, p_exclusive, p_gone_slot, p_gone_token, o_wall,
-                    o_wall - p_cool_down, CASE WHEN p_id_time THEN o_wall + p_ttl END) AS w;
+                    p_pool, p_first, last_slot, p_identity, p_exclusive, p_gone_slot, p_gone_token, p_cool_down, p_ttl,
+                    p_id_time) AS w;
                 IF answer.code = 'no slot' AND EXISTS (
                     SELECT FROM {schema}.lease_slot AS t
                     WHERE t.pool = p_pool AND t.asker = p_owner AND t.slot IS DISTINCT FROM own)
