@@ -54,6 +54,34 @@ fn sixty_four_clients_at_once_get_a_slot_each() {
     assert!(matches!(late, Claimed::Rejected(Unclaimed::Exhausted { next_chance: Some(_) })), "{late:?}");
 }
 
+/// What finds the slots of an identity has a name of its own, whatever others are called: sets of blocks are numbered from 000.
+#[test]
+fn an_identity_whose_name_is_that_of_a_part_of_another_s_index_disturbs_nobody() {
+    let server = RedisServer::start(DURABLE);
+    let store = store(&server, |options| options.namespace(namespace()));
+    store.migrate().unwrap();
+    for other in ["web@000", "web@001", "web000", "web\u{1}000", "@000", "000"] {
+        let of = |owner: u64, identity: &str| {
+            let mut claim = claim(8, owner);
+            claim.pool = name(&format!("ids-{other}"));
+            claim.identity = Some(identity.to_owned());
+            claim
+        };
+        let first = slot(&store, of(1, "web"));
+        let second = slot(&store, of(2, other));
+        let lease = SlotRef::new(
+            name(&format!("ids-{other}")),
+            second.slot,
+            OwnerId::new(2),
+            second.token,
+            Some(second.epoch),
+        );
+        assert_eq!(block_on(store.release_slot(lease, None)).unwrap(), Released::Released);
+        let third = slot(&store, of(3, "web"));
+        assert!(third.slot != first.slot, "{other:?}: {third:?} beside {first:?}");
+    }
+}
+
 /// A generator of its own, so that a failure is repeated by its seed.
 struct Random(u64);
 

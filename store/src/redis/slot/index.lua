@@ -22,7 +22,8 @@ local WIDTH = 256
 -- Lua's own conversion keeps 14 digits.
 local function digits(number) return string.format('%.0f', number) end
 
-local function set_of(tree, slot) return pool .. '\0' .. tree .. '@' .. string.format('%03d', math.floor(slot / WIDTH)) end
+-- No identity holds a NUL, so that no tree has the name of another one's set.
+local function set_of(tree, slot) return pool .. '\0' .. tree .. '\0' .. string.format('%03d', math.floor(slot / WIDTH)) end
 
 -- Puts a slot in its place, or takes it out where there is none.
 local function place(tree, slot, score)
