@@ -139,21 +139,25 @@ impl MysqlFence {
         }
     }
 
-    /// For a write without a lease: lets it pass only where nobody has ever shown a token.
+    /// For a write without a lease: lets it pass only where nobody has ever shown a token. The first mark waits for the end of
+    /// the transaction then, as does another write without a lease.
     ///
     /// # Errors
     ///
-    /// [`Unfenced`](GuardErrorKind::Unfenced) where there is a mark, [`NotSetUp`](GuardErrorKind::NotSetUp),
-    /// [`Database`](GuardErrorKind::Database).
+    /// [`Unfenced`](GuardErrorKind::Unfenced) where there is a mark, [`Busy`](GuardErrorKind::Busy) where another transaction
+    /// was in the way for 5 s, [`NotSetUp`](GuardErrorKind::NotSetUp), [`Database`](GuardErrorKind::Database).
     pub async fn unfenced(transaction: &mut Transaction<'_>, key: &MarkKey) -> Result<(), GuardError> {
-        // The latest there is, which a mere look under REPEATABLE READ may not be.
-        match read(transaction, key, "LOCK IN SHARE MODE").await? {
-            None => Ok(()),
-            Some(mark) => Err(GuardError::new(
-                GuardErrorKind::Unfenced,
-                format!("{key} is fenced (token {} was seen): a write has to show its lease", mark.token),
-            )),
-        }
+        transaction.exec_drop("CALL lease_fence_unfenced_1(?,?,?)", named(key)).await.map_err(|error| {
+            match &error {
+                Error::Server(told) if told.code == FENCED => {
+                    let seen = told.message.rsplit(' ').next().unwrap_or_default();
+                    let message =
+                        format!("{key} is fenced (token {seen} was seen): a write has to show its lease");
+                    GuardError::new(GuardErrorKind::Unfenced, message).with_source(error)
+                }
+                _ => database("looking for a mark", error),
+            }
+        })
     }
 
     /// Raises the mark in a transaction of its own: what a new holder does before it reads or writes.
@@ -178,7 +182,16 @@ impl MysqlFence {
     ///
     /// [`NotSetUp`](GuardErrorKind::NotSetUp), [`Database`](GuardErrorKind::Database).
     pub async fn look(conn: &mut impl Queryable, key: &MarkKey) -> Result<Option<Mark>, GuardError> {
-        read(conn, key, "").await
+        let asked = "SELECT token, owner, at FROM lease_fence WHERE store = ? AND resource = ? AND slot = ?";
+        let error = |error| database("reading a mark", error);
+        let row: Option<Row> = conn.exec_first(asked, named(key)).await.map_err(error)?;
+        let read = |column| row.as_ref().and_then(|row| row.get::<i64, usize>(column));
+        Ok(match (token(read(0)), read(1), read(2)) {
+            (Some(token), Some(owner), Some(at)) => {
+                Some(Mark { key: key.clone(), token, owner: OwnerId::new(owner as u64), at: instant(at) })
+            }
+            _ => None,
+        })
     }
 
     /// Sets a mark back or removes it, and writes that into `lease_fence_log`. For an operator.
@@ -216,20 +229,8 @@ fn named(key: &MarkKey) -> Vec<Value> {
     vec![text(&key.store), text(key.resource.as_str()), number(key.slot)]
 }
 
-async fn read(conn: &mut impl Queryable, key: &MarkKey, how: &str) -> Result<Option<Mark>, GuardError> {
-    let asked = format!(
-        "SELECT token, owner, at FROM lease_fence WHERE store = ? AND resource = ? AND slot = ? {how}"
-    );
-    let error = |error| database("reading a mark", error);
-    let row: Option<Row> = conn.exec_first(asked, named(key)).await.map_err(error)?;
-    let read = |column| row.as_ref().and_then(|row| row.get::<i64, usize>(column));
-    Ok(match (token(read(0)), read(1), read(2)) {
-        (Some(token), Some(owner), Some(at)) => {
-            Some(Mark { key: key.clone(), token, owner: OwnerId::new(owner as u64), at: instant(at) })
-        }
-        _ => None,
-    })
-}
+/// What `lease_fence_unfenced_1` says where there is a mark.
+const FENCED: u16 = 45107;
 
 /// What the procedures in the database refused, by its number.
 fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {

@@ -73,6 +73,8 @@ on_both! {
     guarded_transactions_follow_each_other_at_every_isolation
     a_paused_writer_holds_the_next_one_up_for_a_while_and_no_longer
     the_strict_guard_sees_what_the_store_has_committed
+    a_first_mark_refuses_a_write_without_a_lease_that_began_before_it
+    a_first_mark_waits_for_a_write_that_was_let_pass_without_a_lease
 }
 
 fn an_older_token_is_refused_and_an_equal_one_of_another_owner_is_rewound(kind: Kind) {
@@ -140,7 +142,7 @@ fn the_page_says_what_the_database_does(kind: Kind) {
     let server = Server::shared(kind);
     server.sql(&database, "CREATE TABLE stock AS SELECT 'bolt' AS item, 9 AS count");
     let blocks = sql_under("MySQL and MariaDB");
-    assert_eq!(blocks.len(), 3);
+    assert_eq!(blocks.len(), 4);
     for (block, code) in blocks {
         let failed = server.try_sql(&database, block).err().map(|error| match error {
             Error::Server(told) => told.state,
@@ -267,4 +269,62 @@ fn the_strict_guard_sees_what_the_store_has_committed(kind: Kind) {
         let error = pass(&mut conn, &next, GuardMode::Auto).await.unwrap_err();
         assert!(matches!(error.kind(), GuardErrorKind::StaleToken { .. }), "revoked: {error}");
     });
+}
+
+const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+async fn connect_at(kind: Kind, database: &str, level: &str) -> Conn {
+    let mut conn = connect(kind, database).await;
+    say(&mut conn, &format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await.unwrap();
+    conn
+}
+
+/// A transaction that began before the first mark does not see it.
+fn a_first_mark_refuses_a_write_without_a_lease_that_began_before_it(kind: Kind) {
+    for level in LEVELS {
+        let (database, _) = set_up(kind);
+        runtime().block_on(async {
+            let mut old = connect_at(kind, &database, level).await;
+            let mut new = connect(kind, &database).await;
+            let mut begun = old.start_transaction(TxOpts::default()).await.unwrap();
+            begun.query_drop("SELECT COUNT(*) FROM data").await.unwrap();
+            MysqlFence::advance(&mut new, &key(), &shown(1, 1)).await.unwrap();
+            let error = MysqlFence::unfenced(&mut begun, &key()).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::Unfenced, "{level}: {error}");
+            assert!(error.to_string().contains("token 1 was seen"), "{error}");
+            begun.rollback().await.unwrap();
+        });
+    }
+}
+
+/// Otherwise a holder could raise the first mark, and be overtaken by a write that was let pass before.
+fn a_first_mark_waits_for_a_write_that_was_let_pass_without_a_lease(kind: Kind) {
+    for level in LEVELS {
+        let (database, _) = set_up(kind);
+        runtime().block_on(async {
+            let mut old = connect_at(kind, &database, level).await;
+            let mut new = connect(kind, &database).await;
+            say(&mut new, "SET SESSION innodb_lock_wait_timeout = 1").await.unwrap();
+            let mut begun = old.start_transaction(TxOpts::default()).await.unwrap();
+            MysqlFence::unfenced(&mut begun, &key()).await.unwrap();
+            MysqlFence::unfenced(&mut begun, &key()).await.unwrap();
+            let error = MysqlFence::advance(&mut new, &key(), &shown(1, 1)).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::Busy, "{level}: {error}");
+            // So does another that has no lease.
+            let mut other = new.start_transaction(TxOpts::default()).await.unwrap();
+            let error = MysqlFence::unfenced(&mut other, &key()).await.unwrap_err();
+            assert_eq!(error.kind(), GuardErrorKind::Busy, "{level}: {error}");
+            other.rollback().await.unwrap();
+            // Other resources are none of its business.
+            let another = MarkKey::new(ResourceName::new("another").unwrap());
+            let theirs = LeaseRef::new(another.resource.clone(), OwnerId::new(1), token(1), None);
+            MysqlFence::advance(&mut new, &another, &theirs).await.unwrap();
+            begun.query_drop("INSERT INTO data VALUES (1)").await.unwrap();
+            begun.commit().await.unwrap();
+            assert_eq!(MysqlFence::look(&mut new, &key()).await.unwrap(), None, "it leaves no mark behind");
+            MysqlFence::advance(&mut new, &key(), &shown(1, 1)).await.unwrap();
+            let patience = say(&mut new, "SELECT @@SESSION.innodb_lock_wait_timeout").await.unwrap();
+            assert_eq!(patience, ["1"]);
+        });
+    }
 }

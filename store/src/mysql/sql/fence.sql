@@ -42,20 +42,11 @@ BEGIN
         SET SESSION innodb_lock_wait_timeout = patience;
         RESIGNAL;
     END;
-    BEGIN
-        DECLARE EXIT HANDLER FOR 1305
-            SIGNAL SQLSTATE 'LF004' SET MYSQL_ERRNO = 45104, MESSAGE_TEXT = 'lease fence: outside of a transaction';
-        -- Outside of a transaction there is none to give up.
-        SAVEPOINT lease_fence_pass_1;
-        RELEASE SAVEPOINT lease_fence_pass_1;
-    END;
+    {in_transaction}
     IF p_token < 1 OR p_token > wall + 31536000000000 THEN
         SIGNAL SQLSTATE 'LF001' SET MYSQL_ERRNO = 45101, MESSAGE_TEXT = 'lease fence: token out of range';
     END IF;
-    IF patience < at_most THEN
-        SET at_most = patience;
-    END IF;
-    SET SESSION innodb_lock_wait_timeout = at_most;
+    {wait_at_most}
     INSERT INTO lease_fence VALUES (p_store, p_resource, p_slot, 0, 0, wall) ON DUPLICATE KEY UPDATE at = wall;
     SELECT m.token, m.owner INTO m_token, m_owner FROM lease_fence AS m
     WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot FOR UPDATE;
@@ -74,6 +65,40 @@ BEGIN
     END IF;
     UPDATE lease_fence SET token = p_token, owner = p_owner
     WHERE store = p_store AND resource = p_resource AND slot = p_slot;
+END
+//
+-- For a write without a lease: refuses where there is a mark. It makes one and takes it away again, so that whoever is to raise
+-- the first one waits for the end of this transaction. A look would not do: at READ COMMITTED nothing is locked by it where
+-- there is no row.
+DROP PROCEDURE IF EXISTS lease_fence_unfenced_1
+//
+CREATE PROCEDURE lease_fence_unfenced_1(p_store VARBINARY(255), p_resource VARBINARY(255), p_slot BIGINT)
+    {invoker} MODIFIES SQL DATA
+BEGIN
+    DECLARE is_new BOOLEAN DEFAULT TRUE;
+    DECLARE seen BIGINT;
+    DECLARE told VARCHAR(128) CHARACTER SET ascii;
+    DECLARE patience BIGINT UNSIGNED DEFAULT @@SESSION.innodb_lock_wait_timeout;
+    DECLARE at_most BIGINT UNSIGNED DEFAULT 5;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+        SET SESSION innodb_lock_wait_timeout = patience;
+        RESIGNAL;
+    END;
+    {in_transaction}
+    {wait_at_most}
+    BEGIN
+        DECLARE CONTINUE HANDLER FOR 1062 SET is_new = FALSE;
+        INSERT INTO lease_fence VALUES (p_store, p_resource, p_slot, 0, 0, 0);
+    END;
+    IF is_new THEN
+        DELETE FROM lease_fence WHERE store = p_store AND resource = p_resource AND slot = p_slot;
+    ELSE
+        SELECT m.token INTO seen FROM lease_fence AS m
+        WHERE m.store = p_store AND m.resource = p_resource AND m.slot = p_slot LOCK IN SHARE MODE;
+        SET told = CONCAT('lease fence: fenced, the token seen is ', seen);
+        SIGNAL SQLSTATE 'LF007' SET MYSQL_ERRNO = 45107, MESSAGE_TEXT = told;
+    END IF;
+    SET SESSION innodb_lock_wait_timeout = patience;
 END
 //
 -- Sets a mark back, or removes it, and writes that down.

@@ -212,6 +212,21 @@
 -- part able
         t.slot BETWEEN p_first AND last_slot AND t.last_issued < 9223372036854775807 AND (ends IS NULL OR t.mark < ends)
 
+-- part in_transaction
+    BEGIN
+        DECLARE EXIT HANDLER FOR 1305
+            SIGNAL SQLSTATE 'LF004' SET MYSQL_ERRNO = 45104, MESSAGE_TEXT = 'lease fence: outside of a transaction';
+        -- Outside of a transaction there is none to give up.
+        SAVEPOINT lease_fence_pass_1;
+        RELEASE SAVEPOINT lease_fence_pass_1;
+    END;
+
+-- part wait_at_most
+    IF patience < at_most THEN
+        SET at_most = patience;
+    END IF;
+    SET SESSION innodb_lock_wait_timeout = at_most;
+
 -- part able_by_now
         t.slot BETWEEN p_first AND last_slot AND t.last_issued < 9223372036854775807
                     AND (NOT p_id_time OR t.mark < {clock} + p_ttl)
