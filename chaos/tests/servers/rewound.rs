@@ -172,6 +172,7 @@ fn file() {
 fn a_store_that_was_put_back_is_noticed_and_no_id_is_made_twice() {
     let stories: Vec<(&'static str, fn())> = vec![
         ("postgresql", || server(Rig::postgres().set_up())),
+        ("mariadb", || server(Rig::mariadb().set_up())),
         ("redis", || server(Rig::redis().set_up())),
         #[cfg(feature = "etcd")]
         ("etcd", || server(Rig::etcd().set_up())),

@@ -66,3 +66,59 @@ pub(crate) fn not_granted(
     };
     Some(Ok(Claimed::Rejected(why)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::ErrorKind;
+
+    fn busy() -> Result<Claimed, StoreError> {
+        Ok(Claimed::Rejected(Unclaimed::Busy))
+    }
+
+    fn full() -> Result<Claimed, StoreError> {
+        Ok(Claimed::Rejected(Unclaimed::Exhausted { next_chance: None }))
+    }
+
+    fn double() -> Result<Claimed, StoreError> {
+        Err(StoreError::new(ErrorKind::Busy, "its double"))
+    }
+
+    /// What a claim is told that is answered like this, and how many answers it left.
+    fn asked(
+        answers: impl IntoIterator<Item = Result<Claimed, StoreError>>,
+    ) -> (Result<Claimed, StoreError>, usize) {
+        let answers = RefCell::new(answers.into_iter().collect::<VecDeque<_>>());
+        let once = || {
+            let answer = answers.borrow_mut().pop_front().unwrap();
+            async { answer }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let told = runtime.block_on(claim(once, |error| error.to_string().contains("its double")));
+        let left = answers.borrow().len();
+        (told, left)
+    }
+
+    #[test]
+    fn a_claim_that_met_only_locked_slots_is_tried_once_more() {
+        let (told, left) = asked([busy(), full(), full()]);
+        assert!(matches!(told, Ok(Claimed::Rejected(Unclaimed::Exhausted { .. }))), "{told:?}");
+        assert_eq!(left, 1);
+        let (told, left) = asked([busy(), busy(), full()]);
+        assert!(matches!(told, Ok(Claimed::Rejected(Unclaimed::Busy))), "{told:?}");
+        assert_eq!(left, 1);
+    }
+
+    #[test]
+    fn a_claim_that_met_its_double_is_asked_again_for_a_while() {
+        let (told, left) = asked([double(), double(), double(), full(), full()]);
+        assert!(told.is_ok(), "{told:?}");
+        assert_eq!(left, 1);
+        let (told, left) = asked([double(), double(), double(), double(), full()]);
+        assert!(told.is_err(), "{told:?}");
+        assert_eq!(left, 1);
+    }
+}
