@@ -69,6 +69,7 @@ on_both! {
     renewals_of_many_are_not_held_up_by_one_that_is_locked
     a_call_with_little_time_left_is_not_done_rather_than_unknown
     sysdate_is_now_changes_nothing_and_is_told
+    a_renewal_is_not_taken_back_by_its_twin
 }
 
 fn an_expiry_counts_from_after_the_wait(kind: Kind) {
@@ -278,4 +279,18 @@ fn sysdate_is_now_changes_nothing_and_is_told(kind: Kind) {
         while_blocked(&server, &database, LOCKED, "COMMIT", || block_on(store.renew(held, TTL)).unwrap());
     let Renewed::Rejected(why) = late else { panic!("a lease was revived: {late:?}") };
     assert_eq!(why.reason, Rejection::Expired);
+}
+
+/// The same lease twice in one request, for less the second time.
+fn a_renewal_is_not_taken_back_by_its_twin(kind: Kind) {
+    let (_, url) = Server::shared(kind).fresh();
+    let store = MysqlStore::open(&url).unwrap();
+    let second = Duration::from_secs(1);
+    let held = lease("job", 1, granted(&store, claim_for("job", 1, 20 * second)));
+    let asked = [60, 10].map(|seconds| (held.clone(), seconds * second));
+    for told in block_on(store.renew_many(asked.into())).unwrap() {
+        assert!(matches!(told, Ok(Renewed::Renewed(_))), "{told:?}");
+    }
+    let left = block_on(store.inspect(held.resource)).unwrap().occupant.unwrap().remaining;
+    assert!(left > 50 * second, "{left:?}");
 }

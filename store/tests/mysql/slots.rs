@@ -8,8 +8,8 @@ use std::time::Duration;
 use lease_machines::{Gone, OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    Claimed, MysqlStore, PoolClaim, Released, Resized, ResourceName, SlotLease, SlotRef, SlotRenewed, Store,
-    Unclaimed,
+    Claimed, ErrorKind, MysqlStore, PoolClaim, Released, Resized, ResourceName, SlotLease, SlotRef,
+    SlotRenewed, Store, Unclaimed,
 };
 
 use crate::blocked::{TTL, harmed, while_blocked};
@@ -24,6 +24,7 @@ on_both! {
     a_pool_does_not_shrink_in_the_midst_of_a_claim
     a_hundred_clients_at_once_get_slots_of_their_own
     one_slot_that_is_left_and_another_that_is_taken_make_no_full_pool
+    a_take_over_that_waited_for_another_epoch_is_not_granted_in_the_old_one
 }
 
 fn ids() -> ResourceName {
@@ -178,4 +179,23 @@ fn one_slot_that_is_left_and_another_that_is_taken_make_no_full_pool(kind: Kind)
     claim.gone = Some(Gone { slot: 0, token: first.token });
     let next = while_blocked(server, &database, LOCKED, &end, || block_on(store.claim_slot(claim)).unwrap());
     assert_eq!(held(next).slot, 0);
+}
+
+/// What it saw of the old epoch, the floor of tokens and the stamps that are given out, does not hold any more.
+fn a_take_over_that_waited_for_another_epoch_is_not_granted_in_the_old_one(kind: Kind) {
+    let server = Server::shared(kind);
+    let (database, store) = pool(server);
+    let epoch = block_on(store.epoch()).unwrap();
+    let mut claim = claim(1);
+    claim.identity = Some("a".to_owned());
+    assert_eq!(held(block_on(store.claim_slot(claim.clone())).unwrap()).slot, 0);
+    let opened = "UPDATE lease_slot SET free_from = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) \
+                  WHERE pool = 'ids' AND slot = 0; \
+                  UPDATE lease_store SET epoch = CAST(epoch ^ 1 AS SIGNED), floor = floor + 4294967296 WHERE id = 1";
+    claim.owner = OwnerId::new(2);
+    claim.exclusive_identity = true;
+    claim.epoch = Some(epoch);
+    let told = while_blocked(server, &database, opened, "COMMIT", || block_on(store.claim_slot(claim)));
+    let error = told.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NewEpoch { .. }), "{error:?}");
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use lease_machines_store::conformance::block_on;
-use lease_machines_store::{Ending, ErrorKind, HoldOutcome, PostgresStore, Renewed, Store, Undecided};
+use lease_machines_store::{
+    Ending, ErrorKind, HoldOutcome, PostgresStore, Released, Renewed, Store, Undecided,
+};
 
-use crate::blocked::harmed;
+use crate::blocked::{harmed, while_blocked};
 use crate::help::{claim, claim_for, granted, lease};
 use crate::servers::postgres::Server;
 
@@ -111,4 +113,24 @@ fn a_prune_that_fails_on_its_way_is_unknown() {
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::Unknown), "{error:?}");
     let error = block_on(store.prune(Duration::ZERO)).unwrap_err();
     assert_eq!((error.kind(), error.undecided()), (ErrorKind::Busy, Undecided::NotDone), "{error:?}");
+}
+
+/// Places of the history are used anew: one that was chosen for its old entry may have a new one.
+#[test]
+fn a_prune_leaves_what_was_written_while_it_waited() {
+    let (schema, url) = Server::shared().fresh();
+    let store = PostgresStore::open(&url).unwrap();
+    for owner in 1..=2 {
+        let held = lease("job", owner, granted(&store, claim("job", owner)));
+        assert_eq!(block_on(store.release(held, Ending::default())).unwrap(), Released::Released);
+    }
+    let server = Server::shared();
+    let count = format!("SELECT count(*) FROM {schema}.lease_history");
+    let all = server.sql(&count);
+    assert_ne!(all, ["0"]);
+    server.sql(&format!("UPDATE {schema}.lease_history SET ends_at = 0"));
+    let written = "UPDATE {schema}.lease_history SET ends_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let hour = Duration::from_secs(3600);
+    while_blocked(&schema, written, "COMMIT", || block_on(store.prune(hour)).unwrap());
+    assert_eq!(server.sql(&count), all);
 }

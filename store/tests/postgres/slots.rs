@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use lease_machines::{Gone, OwnerId, Rejection};
 use lease_machines_store::conformance::block_on;
 use lease_machines_store::{
-    Claimed, PoolClaim, PostgresStore, Released, Resized, ResourceName, SlotLease, SlotRef, SlotRenewed,
-    Store, Unclaimed,
+    Claimed, ErrorKind, PoolClaim, PostgresStore, Released, Resized, ResourceName, SlotLease, SlotRef,
+    SlotRenewed, Store, Unclaimed,
 };
 
 use crate::blocked::{TTL, harmed, patient, while_blocked};
@@ -311,4 +311,41 @@ fn one_slot_that_is_left_and_another_that_is_taken_make_no_full_pool() {
     claim.gone = Some(Gone { slot: 0, token: first.token });
     let next = while_blocked(&schema, LOCKED, &end, || block_on(store.claim_slot(claim)).unwrap());
     assert_eq!(held(next).slot, 0);
+}
+
+/// What it saw of the old epoch, the floor of tokens and the stamps that are given out, does not hold any more.
+#[test]
+fn a_take_over_that_waited_for_another_epoch_is_not_granted_in_the_old_one() {
+    let (schema, _) = Server::shared().fresh();
+    let store = patient(&schema);
+    let epoch = block_on(store.epoch()).unwrap();
+    let mut claim = claim(1);
+    claim.identity = Some("a".to_owned());
+    assert_eq!(held(block_on(store.claim_slot(claim.clone())).unwrap()).slot, 0);
+    let opened = "UPDATE {schema}.lease_slot SET free_from = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint \
+                  WHERE slot = 0; \
+                  UPDATE {schema}.lease_store SET epoch = epoch # 1, floor = floor + 4294967296";
+    claim.owner = OwnerId::new(2);
+    claim.exclusive_identity = true;
+    claim.epoch = Some(epoch);
+    let told = while_blocked(&schema, opened, "COMMIT", || block_on(store.claim_slot(claim)));
+    let error = told.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NewEpoch { .. }), "{error:?}");
+}
+
+#[test]
+fn a_pool_does_not_shrink_in_the_midst_of_a_renewal() {
+    const RENEWED: &str =
+        "SELECT FROM {schema}.lease_renew_slot_1('ids', 3, 4, {token}, 60000000, NULL, false, 100, 5000)";
+    let (schema, _) = Server::shared().fresh();
+    let store = patient(&schema);
+    let last = (1..=4).map(|owner| held(block_on(store.claim_slot(claim_of(4, owner, TTL))).unwrap())).last();
+    let last = last.filter(|last| last.slot == 3).unwrap();
+    let renewed = RENEWED.replace("{token}", &last.token.value().to_string());
+    let told = while_blocked(&schema, &renewed, "COMMIT", || {
+        // The term that it sees is over by then.
+        thread::sleep(TTL);
+        block_on(store.resize_pool(ids(), 2)).unwrap()
+    });
+    assert!(matches!(told, Resized::InUse { slot: 3, .. }), "{told:?}");
 }

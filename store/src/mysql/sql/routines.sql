@@ -155,7 +155,9 @@ BEGIN
             SET seen = GREATEST(wall, observed_at);
             IF seen < ends_at THEN
                 SET ends_at = GREATEST(seen + ttl, ends_at);
-                UPDATE lease_row SET observed = seen, expires_at = ends_at, renewed_at = seen, renewals = renewals + 1
+                -- A lease may stand there twice: what it was told first is not taken back.
+                UPDATE lease_row SET observed = seen, expires_at = GREATEST(expires_at, ends_at), renewed_at = seen,
+                    renewals = renewals + 1
                 WHERE name = of_name;
                 SET renewed = CONCAT(renewed, n, ':', ends_at - seen, ',');
             END IF;

@@ -78,7 +78,7 @@ BEGIN
     -- Whether the slot in `r_slot` is the one that is granted: its owner's own, or one that was found.
     DECLARE taken, same, withdrawn, possible BOOLEAN DEFAULT FALSE;
     DECLARE own, last_slot, pool_size, granted INT;
-    DECLARE ends, rested, early, reserved, begins, o_after, o_until, next_own, next_other BIGINT;
+    DECLARE ends, rested, early, reserved, begins, o_after, o_until, next_own, next_other, believed BIGINT;
     {undone}
     SET last_slot = LEAST(p_last, p_size - 1);
     START TRANSACTION;
@@ -202,10 +202,14 @@ BEGIN
     IF taken THEN
         SET p_name = CONCAT(p_pool, '#', r_slot);
         -- A slot that is taken over may have been waited for.
+        SET believed = s_epoch;
         {look}
         SET wall = GREATEST(wall, COALESCE(early, wall)), seen = GREATEST(seen, wall);
         {slot_last}
-        IF a_token = 9223372036854775807 THEN
+        IF s_epoch <> believed OR NOT s_here THEN
+            -- It waited for the opening of another epoch. Asked again, it is told.
+            SET code = 'busy', a_token = NULL;
+        ELSEIF a_token = 9223372036854775807 THEN
             SET code = 'exhausted';
         ELSEIF seen < s_grants_from THEN
             SET code = 'held back', a_remaining = s_grants_from - seen;

@@ -661,7 +661,9 @@ BEGIN
     GET DIAGNOSTICS resources = ROW_COUNT;
     more := resources = p_at_once;
     DELETE FROM {schema}.lease_history AS h WHERE (h.name, h.slot) IN (
-        SELECT o.name, o.slot FROM {schema}.lease_history AS o WHERE o.ends_at <= before LIMIT p_at_once);
+        SELECT o.name, o.slot FROM {schema}.lease_history AS o WHERE o.ends_at <= before LIMIT p_at_once)
+        -- A place may have been written anew since it was chosen.
+        AND h.ends_at <= before;
     GET DIAGNOSTICS history = ROW_COUNT;
     more := more OR history = p_at_once;
     DELETE FROM {schema}.lease_done AS d WHERE d.at <= before AND NOT EXISTS (

@@ -310,7 +310,10 @@ BEGIN
         o_wall := greatest(o_wall, {schema}.lease_clock_1());
         at := greatest(o_wall, r.observed);
         last := CASE WHEN r.last_issued > 0 THEN greatest(r.last_issued, s.floor) ELSE greatest(o_wall, s.floor) END;
-        IF last = 9223372036854775807 THEN
+        IF NOT EXISTS (SELECT FROM {schema}.lease_store AS t WHERE t.epoch = s.epoch) THEN
+            -- It waited for the opening of another epoch. Asked again, it is told.
+            answer.code := 'busy';
+        ELSIF last = 9223372036854775807 THEN
             answer.code := 'exhausted';
         ELSIF at < s.grants_from THEN
             answer.code := 'held back';
@@ -582,6 +585,9 @@ BEGIN
     PERFORM set_config('lock_timeout', p_wait::text, true);
     PERFORM {schema}.lease_durable_1(true);
     LOCK TABLE {schema}.lease_pool IN EXCLUSIVE MODE;
+    -- A renewal that is under way locks its slot alone, and may yet be told that it was in time.
+    PERFORM FROM {schema}.lease_slot AS t WHERE t.pool = p_pool AND t.slot >= p_size AND t.token IS NOT NULL
+    ORDER BY t.slot FOR UPDATE;
     now := {schema}.lease_clock_1();
     SELECT t.slot, t.free_from - greatest(now, t.observed) INTO o_slot, o_remaining FROM {schema}.lease_slot AS t
     WHERE t.pool = p_pool AND t.slot >= p_size AND t.free_from > greatest(now, t.observed)
