@@ -438,7 +438,7 @@ fn every_mutant_is_caught() {
             assert!(said.contains(says), "{what}: {said}");
             true
         };
-        let seen = match by {
+        let look = || match by {
             By::Case(case) => {
                 let report = conformance::run_only(&Mutated(changes), &[case]);
                 assert_eq!(report.ran + report.failed.len(), 1, "{what}: {report}");
@@ -461,7 +461,8 @@ fn every_mutant_is_caught() {
             By::Zones => caught("free at once", &|| zones_change_nothing(|| set_up(changes))),
             By::ClockSetBack => caught("renewed ", &|| a_clock_that_is_set_back_revives_nothing_in(changes)),
         };
-        if !seen {
+        // What shows only in time may not show while the machine is busy with other tests.
+        if !(0..3).any(|_| look()) {
             survivors.push(what);
         }
     }
