@@ -81,7 +81,7 @@ def native_gemspec(platform)
 end
 
 # The tests that are about the repository, and not about what is in the gem.
-NOT_OF_THE_GEM = %w[extconf release version].freeze
+NOT_OF_THE_GEM = %w[extconf release scripts version].freeze
 # The Rubies for musl have no compiled gems: neither rbs, by which types are tested, nor bigdecimal, which left with 3.4.
 NOT_ON_MUSL = { "3.3" => %w[signature], "3.4" => %w[arguments signature store] }.freeze
 # A child that qemu-user forks from a program with threads, which a store has, gets none of its own: it waits for ever. And

@@ -1,26 +1,19 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "minitest/autorun"
-require "open3"
-require "tmpdir"
+require_relative "support/checkout"
 
 # What script/release refuses, and what it hands to the programs that upload, which are others here.
 class ReleaseTest < Minitest::Test
-  ROOT = File.expand_path("..", __dir__)
+  include Checkout
+
   VERSION = File.read("#{ROOT}/Cargo.toml", encoding: "UTF-8")[/^version = "([^"]+)"/, 1]
 
   def setup
-    @folder = Dir.mktmpdir("release")
-    system("git ls-files -z | tar -c --null -T - | tar -x -C #{@folder}", chdir: ROOT, exception: true)
+    super
     # Whether this commit is a release or not.
     change("CHANGELOG.md") { |text| without_date(text).sub("## [Unreleased]\n", "\\0\n## [#{VERSION}] - 2026-01-02\n") }
-    git("init", "--quiet")
     commit
-  end
-
-  def teardown
-    FileUtils.rm_rf([@folder, "#{@folder}.bin"])
   end
 
   def test_a_commit_that_is_fit
@@ -104,11 +97,7 @@ class ReleaseTest < Minitest::Test
 
   def without_date(text) = text.sub(/^## \[#{VERSION}\].*\n/, "")
 
-  def release(*arguments)
-    environment = { "PATH" => "#{@folder}.bin:#{ENV.fetch("PATH")}" }
-    output, status = Open3.capture2e(environment, "script/release", *arguments, chdir: @folder)
-    [output.strip, status.exitstatus]
-  end
+  def release(...) = script("release", ...)
 
   def assert_refused(words, *arguments)
     output, status = release(*arguments)
@@ -117,26 +106,8 @@ class ReleaseTest < Minitest::Test
     assert_match words, output
   end
 
-  # A program of that name, before all others.
-  def stub(name, script)
-    FileUtils.mkdir_p("#{@folder}.bin")
-    File.write("#{@folder}.bin/#{name}", "#!/usr/bin/env bash\n#{script}\n", perm: 0o755)
-  end
-
   def gems(*names)
     FileUtils.mkdir_p("#{@folder}/pkg")
     names.each { |name| FileUtils.touch("#{@folder}/pkg/#{name}") }
   end
-
-  def change(file)
-    path = "#{@folder}/#{file}"
-    File.write(path, yield(File.read(path, encoding: "UTF-8")))
-  end
-
-  def commit(*options)
-    git("add", "--all")
-    git("-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "--quiet", "-m", "test", *options)
-  end
-
-  def git(*arguments) = system("git", *arguments, chdir: @folder, exception: true)
 end
