@@ -19,7 +19,35 @@ class ScriptsTest < Minitest::Test
     assert_equal %w[cargo-about cargo-cyclonedx], missing_tools("command")
   end
 
+  def test_the_comparison_with_the_last_release_is_skipped_before_the_first
+    assert_empty missing_tools("crates")
+    with_cargo("semver-checks) exit 100")
+    output, status = script("crates", "semver")
+
+    assert_equal 0, status, output
+    assert_match(/^skipped: semver: there is no tag.*^0 passed, 0 failed, 1 skipped\z/m, output)
+  end
+
+  def test_after_it_the_comparison_is_carried_out
+    git("tag", "v0.0.1")
+
+    assert_equal %w[cargo-semver-checks], missing_tools("crates")
+    assert_includes missing_tools, "cargo-semver-checks"
+    assert_empty missing_tools("rust")
+    with_cargo('semver-checks) echo "compared: $*"')
+    output, status = script("crates", "semver")
+
+    assert_equal 0, status, output
+    assert_match(/^compared: semver-checks --baseline-rev v0.0.1 -p lease-machines .*^1 passed, 0 failed\z/m, output)
+    with_cargo("semver-checks) exit 100")
+
+    assert_equal 1, script("crates", "semver").last
+  end
+
   private
+
+  # Cargo as it is, but for what these branches of a case say.
+  def with_cargo(*branches) = stub("cargo", "case $1 in #{branches.join(" ;; ")} ;; *) exec #{CARGO} \"$@\" ;; esac")
 
   # The programs from crates.io that script/setup would install for these steps, to a user who may not, where there are none.
   def missing_tools(*steps)
