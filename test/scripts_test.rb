@@ -44,6 +44,21 @@ class ScriptsTest < Minitest::Test
     assert_equal 1, script("crates", "semver").last
   end
 
+  def test_the_table_of_the_crates_is_compared_with_the_manifests
+    assert_equal ["==> order\n1 passed, 0 failed", 0], script("crates", "order")
+    change("RELEASE.md") { |text| text.sub(/(?<=`lease-machines-cli` \| `lease-machines`), `lease-machines-id`/, "") }
+    output, status = script("crates", "order")
+
+    assert_equal 1, status
+    assert_match(/^< \| `lease-machines-cli` \| `lease-machines`, `lease-machines-id`, `lease-machines-store` \|$/, output)
+  end
+
+  def test_the_order_of_the_crates_is_compared_with_the_manifests
+    change("RELEASE.md") { |text| text.sub(/^(\| `lease-machines-cli`.*\n)(.*\n)/, '\2\1') }
+
+    assert_equal 1, script("crates", "order").last
+  end
+
   private
 
   # Cargo as it is, but for what these branches of a case say.
