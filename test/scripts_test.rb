@@ -59,6 +59,18 @@ class ScriptsTest < Minitest::Test
     assert_equal 1, script("crates", "order").last
   end
 
+  def test_docs_rs_is_told_to_build_with_all_features
+    with_cargo("+nightly) exit")
+
+    assert_equal ["==> docs\n1 passed, 0 failed", 0], script("crates", "docs")
+    change("core/Cargo.toml") { |text| text.sub(/^all-features = true\n/, "") }
+    change("os/Cargo.toml") { |text| text.sub(/^all-features = true/, "all-features = false") }
+    output, status = script("crates", "docs")
+
+    assert_equal 1, status
+    assert_equal %w[core os], output.scan(%r{/([a-z]+)/Cargo.toml: \[package.metadata.docs.rs\]}).flatten
+  end
+
   private
 
   # Cargo as it is, but for what these branches of a case say.
