@@ -9,6 +9,9 @@ class ReleaseTest < Minitest::Test
 
   VERSION = File.read("#{ROOT}/Cargo.toml", encoding: "UTF-8")[/^version = "([^"]+)"/, 1]
 
+  PLATFORMS = %w[-x86_64-linux -aarch64-linux -x86_64-linux-musl -aarch64-linux-musl -x86_64-darwin -arm64-darwin].freeze
+  GEMS = [*PLATFORMS, ""].map { |platform| "lease_machines-#{VERSION.tr("-", ".")}#{platform}.gem" }.freeze
+
   def setup
     super
     # Whether this commit is a release or not.
@@ -66,21 +69,35 @@ class ReleaseTest < Minitest::Test
   end
 
   def test_gems_that_are_there_already_are_left_out
-    stub("gem", 'case $2 in *linux*) echo "Repushing of gem versions is not allowed."; exit 1 ;; esac')
-    gems("lease_machines-#{VERSION}.gem", "lease_machines-#{VERSION}-x86_64-linux.gem")
+    stub("gem", 'case $2 in *musl*) echo "Repushing of gem versions is not allowed."; exit 1 ;; esac')
+    put(*GEMS)
+    output, status = release("--gems")
 
-    assert_equal [<<~SAID.strip, 0], release("--gems")
-      ==> pkg/lease_machines-#{VERSION}-x86_64-linux.gem: there already
-
-      ==> pkg/lease_machines-#{VERSION}.gem: uploaded
-    SAID
+    assert_equal 0, status, output
+    assert_equal(GEMS.map { |gem| "==> pkg/#{gem}: #{gem.include?("musl") ? "there already" : "uploaded"}" },
+                 output.split(/\n+/))
   end
 
   def test_a_gem_that_is_refused
     stub("gem", "echo no rights; exit 1")
-    gems("lease_machines-#{VERSION}.gem", "lease_machines-#{VERSION}-x86_64-linux.gem")
+    put(*GEMS)
 
     assert_refused(/x86_64-linux.gem: no rights/, "--gems")
+  end
+
+  def test_no_gem_is_uploaded_where_one_is_missing
+    stub("gem", "echo never")
+    put(*GEMS)
+    File.write("#{@folder}/pkg/#{GEMS[4]}", "")
+
+    assert_equal ["release: missing in pkg/: #{GEMS[4]}", 1], release("--gems")
+  end
+
+  def test_artefacts_that_are_missing_at_the_end
+    programs_that_make(release("--list").first.split.grep_v(/arm64.deb|aarch64-linux-musl.gem/))
+    commit
+
+    assert_refused(/^13 artefacts in .*: missing in pkg.: lease-m.*_arm64.deb lease_m.*-aarch64-linux-musl.gem$/m, "--make")
   end
 
   def test_crates_that_are_there_already_are_left_out
@@ -106,8 +123,17 @@ class ReleaseTest < Minitest::Test
     assert_match words, output
   end
 
-  def gems(*names)
+  def put(*names)
     FileUtils.mkdir_p("#{@folder}/pkg")
-    names.each { |name| FileUtils.touch("#{@folder}/pkg/#{name}") }
+    names.each { |name| File.write("#{@folder}/pkg/#{name}", "bytes") }
+  end
+
+  # Instead of those that script/release calls, such that make these of the artefacts.
+  def programs_that_make(names)
+    crates, gems, packages = [/crate$/, /gem$/, /^lease.*(gz|deb)$/].map { |kind| names.grep(kind).join(" ") }
+    writes = 'for name in $names; do echo bytes >"$at/$name"; done'
+    stub("cargo", "at=target/package names='#{crates}'; [ $1 != package ] || { mkdir -p $at && #{writes}; }")
+    stub("rake", "at=pkg names='#{gems}'; [ $1 != --tasks ] && #{writes} || echo rake native:all")
+    File.write("#{@folder}/script/package-command", "#!/usr/bin/env bash\nat=pkg names='#{packages}'; #{writes}\n")
   end
 end
