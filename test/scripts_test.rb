@@ -71,6 +71,25 @@ class ScriptsTest < Minitest::Test
     assert_equal %w[core os], output.scan(%r{/([a-z]+)/Cargo.toml: \[package.metadata.docs.rs\]}).flatten
   end
 
+  # Of something that is no package at all.
+  def test_packages_of_a_release_that_are_missing_or_cannot_be_read
+    FileUtils.mkdir_p("#{@folder}/pkg")
+    expected = script("release", "--list").first.split.grep(/gz$|deb$/).sort
+    expected.first(3).each { |name| File.write("#{@folder}/pkg/#{name}", "bytes") }
+    stub("lintian", "exit 2")
+    stub("unshare", "exit 1")
+    output, status = script("verify-command")
+
+    assert_equal 1, status, output
+    found, all = output.match(/^FAILED: pkg: the packages of a release[^\n]*: found\n(.*?)^expected\n(.*?)^\w+: /m).captures
+
+    assert_equal [expected.first(3), expected], [found.split, all.split]
+    ["static", "stripped", "names no folder of the machine that built it"].each do |check|
+      assert_equal 3, output.scan(/^FAILED: .*: #{check}: /).size, check
+    end
+    assert_equal 1, output.scan(/^FAILED: .*deb: lintian finds no error/).size
+  end
+
   private
 
   # Cargo as it is, but for what these branches of a case say.
