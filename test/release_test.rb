@@ -55,6 +55,21 @@ class ReleaseTest < Minitest::Test
     assert_refused(/is the tag of another commit/, "--check")
   end
 
+  def test_what_a_release_wrote_stays_as_it_is
+    file = "store/tests/released/sqlite-schema-1.db"
+    git("tag", "v0.0.1")
+    File.write("#{@folder}/store/tests/released/sqlite-schema-2.db", "of the next one")
+    commit
+
+    assert_equal 0, release("--check").last
+    git("tag", "v0.0.2")
+    git("mv", file, "#{file}.old")
+    File.write("#{@folder}/store/tests/released/sqlite-schema-2.db", "of somebody else")
+    commit
+
+    assert_refused(/^ *of another .* in v0.0.1, or gone: #{file}\n.* in v0.0.2, or gone: #{file} .*2.db$/, "--check")
+  end
+
   def test_the_release_of_the_tag_has_the_notes_and_everything_with_its_sum
     stub("gh", 'cat; printf "%s\n" "$@"')
     FileUtils.mkdir_p("#{@folder}/pkg")
