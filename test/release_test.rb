@@ -71,9 +71,8 @@ class ReleaseTest < Minitest::Test
   end
 
   def test_the_release_of_the_tag_has_the_notes_and_everything_with_its_sum
-    stub("gh", 'cat; printf "%s\n" "$@"')
-    FileUtils.mkdir_p("#{@folder}/pkg")
-    File.write("#{@folder}/pkg/lease.gem", "bytes")
+    stub("gh", '[ $2 != view ] || exit 1; cat; printf "%s\n" "$@"')
+    put("lease.gem")
     output, = release("--page", "v#{VERSION}")
 
     assert_includes output, "### Added"
@@ -81,6 +80,16 @@ class ReleaseTest < Minitest::Test
     assert_includes output, "release\ncreate\nv#{VERSION}\n--verify-tag"
     assert_includes output, "pkg/SHA256SUMS\npkg/lease.gem"
     assert system("sha256sum", "--check", "--quiet", "SHA256SUMS", chdir: "#{@folder}/pkg")
+  end
+
+  def test_a_release_that_was_left_half_way_is_mended
+    stub("gh", 'case $2 in view) ;; create) exit 1 ;; edit) cat; echo "$@" ;; *) echo "$@" ;; esac')
+    put("lease.gem")
+    output, status = release("--page", "v#{VERSION}")
+
+    assert_equal 0, status, output
+    assert_match(/^release upload v#{VERSION} --clobber pkg.SHA256SUMS pkg.lease.gem\n.*### Added/m, output)
+    assert_match(/^release edit v#{VERSION} --verify-tag --title #{VERSION} --notes-file - --draft=false\z/, output)
   end
 
   def test_gems_that_are_there_already_are_left_out
