@@ -92,6 +92,25 @@ class ReleaseTest < Minitest::Test
     assert_match(/^release edit v#{VERSION} --verify-tag --title #{VERSION} --notes-file - --draft=false\z/, output)
   end
 
+  def test_a_dry_run_shows_the_notes_and_counts_what_it_skips
+    programs_that_make(release("--list").first.split)
+    commit
+    output, status = release("--dry-run")
+
+    assert_equal 0, status, output
+    assert_match(/^==> 2.7 what its page will say\n+### Added\n.*^==> 3/m, output)
+    assert_match(/^15 artefacts in pkg.\n1 skipped: advisories, .*: no such host\nrelease: #{VERSION} is ready/, output)
+  end
+
+  def test_a_dry_run_ends_with_an_advisory
+    programs_that_make(release("--list").first.split, fetched: true)
+    commit
+    output, status = release("--dry-run")
+
+    assert_equal 3, status, output
+    assert_match(/^==> 4.7 advisories\na hole\z/, output)
+  end
+
   def test_gems_that_are_there_already_are_left_out
     stub("gem", 'case $2 in *musl*) echo "Repushing of gem versions is not allowed."; exit 1 ;; esac')
     put(*GEMS)
@@ -152,12 +171,22 @@ class ReleaseTest < Minitest::Test
     names.each { |name| File.write("#{@folder}/pkg/#{name}", "bytes") }
   end
 
-  # Instead of those that script/release calls, such that make these of the artefacts.
-  def programs_that_make(names)
+  # Instead of those that script/release calls, such that make these of the artefacts, and where an advisory is in a database
+  # that can be fetched or not.
+  def programs_that_make(names, fetched: false)
     crates, gems, packages = [/crate$/, /gem$/, /^lease.*(gz|deb)$/].map { |kind| names.grep(kind).join(" ") }
     writes = 'for name in $names; do echo bytes >"$at/$name"; done'
-    stub("cargo", "at=target/package names='#{crates}'; [ $1 != package ] || { mkdir -p $at && #{writes}; }")
-    stub("rake", "at=pkg names='#{gems}'; [ $1 != --tasks ] && #{writes} || echo rake native:all")
-    File.write("#{@folder}/script/package-command", "#!/usr/bin/env bash\nat=pkg names='#{packages}'; #{writes}\n")
+    stub("cargo", <<~BASH)
+      at=target/package names='#{crates}'
+      case "$*" in
+        package*) mkdir -p $at && #{writes} ;;
+        "deny fetch db") #{fetched ? "exit" : 'printf "failed\nno such host\n"; exit 1'} ;;
+        deny*check*advisories*) echo "a hole"; exit 3 ;;
+      esac
+    BASH
+    stub("rake", "at=pkg names='#{gems}'; case $1 in --tasks) echo rake native:all ;; --quiet) #{writes} ;; esac")
+    programs = %w[setup test crates verify-command].to_h { |name| [name, "exit"] }
+    programs["package-command"] = "at=pkg names='#{packages}'; #{writes}"
+    programs.each { |name, text| File.write("#{@folder}/script/#{name}", "#!/usr/bin/env bash\n#{text}\n") }
   end
 end
