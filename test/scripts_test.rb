@@ -90,6 +90,13 @@ class ScriptsTest < Minitest::Test
     assert_equal 1, output.scan(/^FAILED: .*deb: lintian finds no error/).size
   end
 
+  def test_updates_are_looked_for_where_crates_are_locked
+    locks = Dir.chdir(ROOT) { `git ls-files "*Cargo.lock"` }.lines.map { |file| "/#{File.dirname(file)}".delete_suffix(".") }
+    updates = File.read("#{ROOT}/.github/dependabot.yml")
+
+    assert_equal locks.sort, updates[/package-ecosystem: cargo\n +directories: \[(.*)\]/, 1].scan(/"(.*?)"/).flatten.sort
+  end
+
   private
 
   # Cargo as it is, but for what these branches of a case say.
