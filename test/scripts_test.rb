@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "minitest/autorun"
+require_relative "../rakelib/native/platform"
 require_relative "support/checkout"
 
 # What script/setup asks for, and what the checks of script/crates and script/verify-command find, with other programs than
@@ -88,6 +89,21 @@ class ScriptsTest < Minitest::Test
       assert_equal 3, output.scan(/^FAILED: .*: #{check}: /).size, check
     end
     assert_equal 1, output.scan(/^FAILED: .*deb: lintian finds no error/).size
+  end
+
+  def test_the_readme_says_what_is_demanded_of_the_artefacts
+    install = File.read("#{ROOT}/README.md", encoding: "UTF-8")[/^## Install\n.*?^## /m]
+    mebibytes = File.read("#{ROOT}/script/verify-command")[/^most_mebibytes=(\d+)$/, 1]
+
+    assert_includes install, "Compiled for Ruby #{Platform::RUBIES.join(" and ")} on x86_64 and aarch64 Linux, " \
+                             "with glibc #{Platform::GLIBC} or later or with musl, at most #{Platform::GEM_LIMIT / 1e6} MB;"
+    assert_includes install, "The program has at most #{mebibytes} MiB"
+  end
+
+  def test_a_release_has_a_gem_for_each_platform_that_is_compiled_for
+    listed = script("release", "--list").first.scan(/^lease_machines-\d[^-]*(?:-(.*))?\.gem$/).flatten
+
+    assert_equal [*Platform::ALL.map(&:name), nil], listed
   end
 
   def test_updates_are_looked_for_where_crates_are_locked
