@@ -79,6 +79,7 @@ class ScriptsTest < Minitest::Test
     expected.first(3).each { |name| File.write("#{@folder}/pkg/#{name}", "bytes") }
     stub("lintian", "exit 2")
     stub("unshare", "exit 1")
+    stub("zsh", "exit 1")
     output, status = script("verify-command")
 
     assert_equal 1, status, output
@@ -89,6 +90,7 @@ class ScriptsTest < Minitest::Test
       assert_equal 3, output.scan(/^FAILED: .*: #{check}: /).size, check
     end
     assert_equal 1, output.scan(/^FAILED: .*deb: lintian finds no error/).size
+    assert_equal 2, output.scan(/^FAILED: .*gz: zsh takes the completions/).size
   end
 
   def test_the_readme_says_what_is_demanded_of_the_artefacts
