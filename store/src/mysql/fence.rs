@@ -147,17 +147,8 @@ impl MysqlFence {
     /// [`Unfenced`](GuardErrorKind::Unfenced) where there is a mark, [`Busy`](GuardErrorKind::Busy) where another transaction
     /// was in the way for 5 s, [`NotSetUp`](GuardErrorKind::NotSetUp), [`Database`](GuardErrorKind::Database).
     pub async fn unfenced(transaction: &mut Transaction<'_>, key: &MarkKey) -> Result<(), GuardError> {
-        transaction.exec_drop("CALL lease_fence_unfenced_1(?,?,?)", named(key)).await.map_err(|error| {
-            match &error {
-                Error::Server(told) if told.code == FENCED => {
-                    let seen = told.message.rsplit(' ').next().unwrap_or_default();
-                    let message =
-                        format!("{key} is fenced (token {seen} was seen): a write has to show its lease");
-                    GuardError::new(GuardErrorKind::Unfenced, message).with_source(error)
-                }
-                _ => database("looking for a mark", error),
-            }
-        })
+        let done = transaction.exec_drop("CALL lease_fence_unfenced_1(?,?,?)", named(key)).await;
+        done.map_err(|error| fenced(key, error))
     }
 
     /// Raises the mark in a transaction of its own: what a new holder does before it reads or writes.
@@ -229,9 +220,6 @@ fn named(key: &MarkKey) -> Vec<Value> {
     vec![text(&key.store), text(key.resource.as_str()), number(key.slot)]
 }
 
-/// What `lease_fence_unfenced_1` says where there is a mark.
-const FENCED: u16 = 45107;
-
 /// What the procedures in the database refused, by its number.
 fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
     let Error::Server(told) = &error else { return database("guarding", error) };
@@ -241,10 +229,7 @@ fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
         45101 => out_of_range(held),
         45102 => below(key, held, token(last).unwrap_or(held)),
         45103 => rewound(key, lease, OwnerId::new(last.unwrap_or(0) as u64)),
-        45104 => GuardError::new(
-            GuardErrorKind::OutsideTransaction,
-            "a guard belongs into the transaction of the write itself; none is open on this connection",
-        ),
+        45104 => outside(),
         45105 => GuardError::new(
             GuardErrorKind::NotStrict,
             "the strict guard cannot run: the session is not READ COMMITTED",
@@ -256,6 +241,30 @@ fn refusal(key: &MarkKey, lease: &LeaseRef, error: Error) -> GuardError {
         _ => return database("guarding", error),
     };
     refused.with_source(error)
+}
+
+/// The same, of a write without a lease.
+fn fenced(key: &MarkKey, error: Error) -> GuardError {
+    let Error::Server(told) = &error else { return database("looking for a mark", error) };
+    let refused = match told.code {
+        45104 => outside(),
+        45107 => GuardError::new(
+            GuardErrorKind::Unfenced,
+            format!(
+                "{key} is fenced (token {} was seen): a write has to show its lease",
+                told.message.rsplit(' ').next().unwrap_or_default()
+            ),
+        ),
+        _ => return database("looking for a mark", error),
+    };
+    refused.with_source(error)
+}
+
+fn outside() -> GuardError {
+    GuardError::new(
+        GuardErrorKind::OutsideTransaction,
+        "a guard belongs into the transaction of the write itself; none is open on this connection",
+    )
 }
 
 fn database(doing: &str, error: Error) -> GuardError {
