@@ -365,6 +365,10 @@ impl Store for FaultStore {
         self.through(move |store| store.revoke_slot(pool.clone(), slot, expect, reason.clone()))
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.through(|store| store.pools())
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.through(move |store| store.slots(pool.clone()))
     }

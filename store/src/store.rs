@@ -45,8 +45,8 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// - **Recording**: as for leases. A claim that got no slot writes nothing.
 /// - **First tokens** of a slot lie above the store's clock in microseconds, and above its floor.
 ///
-/// [`resize_pool`](Self::resize_pool) is an operator's, [`slots`](Self::slots) and [`room`](Self::room) only look, and
-/// [`history`](Self::history) of [`slot_name`](crate::slot_name) says who held a slot. Pools are not pruned: their tokens
+/// [`resize_pool`](Self::resize_pool) is an operator's, [`pools`](Self::pools), [`slots`](Self::slots) and
+/// [`room`](Self::room) only look, and [`history`](Self::history) of [`slot_name`](crate::slot_name) says who held a slot. Pools are not pruned: their tokens
 /// and marks are few, and are to last.
 pub trait Store: Send + Sync {
     /// What this store can promise.
@@ -161,6 +161,13 @@ pub trait Store: Send + Sync {
     ) -> Answer<'_, Revoked> {
         let _ = (slot, expect, reason);
         no_slots(&pool)
+    }
+
+    /// The names of all pools, in byte order: of those that a claim or [`resize_pool`](Self::resize_pool) has made, whether a
+    /// slot of them is held or not. A pool is never forgotten, and a new epoch keeps it.
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        let message = "this store keeps no pools, or does not say which";
+        Box::pin(async move { Err(StoreError::new(ErrorKind::Unsupported, message)) })
     }
 
     /// How the pool and all its slots stand.

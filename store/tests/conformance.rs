@@ -145,20 +145,20 @@ fn check(report: &Report, ran: usize, skipped: usize) {
 
 #[test]
 fn the_embedded_store_passes() {
-    check(&conformance::run(&File), 99, 0);
+    check(&conformance::run(&File), 100, 0);
 }
 
 #[test]
 fn the_embedded_store_in_memory_passes() {
-    check(&conformance::run(&InMemory), 94, 5);
+    check(&conformance::run(&InMemory), 95, 5);
 }
 
 #[test]
 fn the_embedded_store_passes_in_real_time() {
-    check(&conformance::run(&RealTime), 94, 5);
+    check(&conformance::run(&RealTime), 95, 5);
 }
 
 #[test]
 fn the_memory_store_passes() {
-    check(&conformance::run(&Memory), 96, 3);
+    check(&conformance::run(&Memory), 97, 3);
 }

@@ -90,6 +90,7 @@ mutants! {
     RevokedSlotIsFree,
     ShrinksAnyway,
     FreeSlotsUnseen,
+    FreePoolsUnseen,
     /// Only wrong when two come at once.
     ClaimsWhatItSaw,
 }
@@ -402,6 +403,18 @@ impl Store for Wrong {
                 return self.inner.revoke_slot(pool, slot, None, reason).await;
             }
             self.inner.revoke_slot(pool, slot, expect, reason).await
+        })
+    }
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        Box::pin(async move {
+            let mut listed = Vec::new();
+            for pool in self.inner.pools().await? {
+                let seen = self.inner.slots(pool.clone()).await?;
+                if seen.holders() > 0 || !self.is(Mutant::FreePoolsUnseen) {
+                    listed.push(pool);
+                }
+            }
+            Ok(listed)
         })
     }
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {

@@ -202,8 +202,8 @@ impl Hub {
             .await
     }
 
-    /// Looks at every key that begins like this.
-    async fn each_key(
+    /// Looks at every key that begins like this, in their order.
+    pub(super) async fn each_key(
         &self,
         prefix: Vec<u8>,
         deadline: Instant,

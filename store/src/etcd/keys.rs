@@ -127,6 +127,17 @@ impl Keys {
         self.key('P', &[pool.as_str().as_bytes()])
     }
 
+    /// The sizes of all pools.
+    pub(super) fn pools(&self) -> Vec<u8> {
+        self.key('P', &[])
+    }
+
+    /// The name that the key of a pool's size is about.
+    pub(super) fn pool_of(&self, size: &[u8]) -> Option<ResourceName> {
+        let name = size.strip_prefix(self.pools().as_slice())?;
+        ResourceName::new(std::str::from_utf8(name).ok()?).ok()
+    }
+
     /// A slot of it: who holds it, who vacated it last, and what ID time is used up. Also the end of a range of them, which may
     /// lie beyond the last number that there is.
     pub(super) fn slot(&self, pool: &ResourceName, number: u32) -> Vec<u8> {

@@ -314,6 +314,10 @@ impl Store for EtcdStore {
         self.run(move |hub| async move { hub.revoke_slot(&pool, slot, expect, reason).await })
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.run(|hub| async move { hub.pools().await })
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.run(move |hub| async move { hub.slots(&pool).await })
     }

@@ -299,6 +299,10 @@ impl Store for MemoryStore {
         })
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.answer(|store| Ok(store.state().pools.names()))
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.answer(move |store| Ok(store.state().slots(&pool)))
     }

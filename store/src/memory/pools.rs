@@ -42,6 +42,10 @@ impl Pools {
         slots.map(|kept| (&mut kept.slot.row, &mut kept.holds))
     }
 
+    pub(super) fn names(&self) -> Vec<ResourceName> {
+        self.pools.keys().cloned().collect()
+    }
+
     /// The slot of this name.
     pub(super) fn named(&self, name: &ResourceName) -> Option<(&Row, &Holds)> {
         let (pool, slot) = slot_named(name)?;

@@ -107,7 +107,7 @@ impl<'a> Reading<'a> {
         Ok(Some(end))
     }
 
-    fn nonsense(&self, what: &str) -> StoreError {
+    pub(super) fn nonsense(&self, what: &str) -> StoreError {
         nonsense(self.place, what)
     }
 }

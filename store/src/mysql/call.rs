@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mysql_async::Value;
 
-/// A procedure.
+/// A procedure, or a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Call {
     Acquire,
@@ -28,6 +28,7 @@ pub(super) enum Call {
     WithdrawSlot,
     RevokeSlot,
     ResizePool,
+    Pools,
     Slots,
     Room,
 }
@@ -56,6 +57,8 @@ impl Call {
             Self::WithdrawSlot => "CALL lease_withdraw_slot_1(?,?,?)",
             Self::RevokeSlot => "CALL lease_revoke_slot_1(?,?,?,?,?)",
             Self::ResizePool => "CALL lease_resize_pool_1(?,?)",
+            // No procedure: so it also reads what an older program has set up. A pool of size 0 is none yet.
+            Self::Pools => "SELECT p.pool AS name FROM lease_pool AS p WHERE p.size > 0 ORDER BY p.pool",
             Self::Slots => "CALL lease_slots_1(?)",
             Self::Room => "CALL lease_room_1(?,?,?,?)",
         }

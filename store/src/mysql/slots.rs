@@ -150,6 +150,16 @@ impl Hub {
         })
     }
 
+    pub(super) async fn pools(&self) -> Result<Vec<ResourceName>, StoreError> {
+        let rows = self.look(Call::Pools, Vec::new()).await?;
+        let name = |row: &Row| {
+            let row = Reading::new(row, &self.target.place);
+            let name = row.text("name")?.unwrap_or_default();
+            ResourceName::new(name).map_err(|error| row.nonsense(&error.to_string()))
+        };
+        rows.iter().map(name).collect()
+    }
+
     pub(super) async fn slots(&self, pool: ResourceName) -> Result<PoolInspection, StoreError> {
         let rows = self.look(Call::Slots, vec![text(pool.as_str())]).await?;
         let place = &self.target.place;

@@ -353,6 +353,10 @@ impl Store for MysqlStore {
         }
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.run(|hub| async move { hub.pools().await })
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.run(move |hub| async move { hub.slots(pool).await })
     }

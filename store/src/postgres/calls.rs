@@ -28,6 +28,7 @@ pub(super) enum Call {
     WithdrawSlot,
     RevokeSlot,
     ResizePool,
+    Pools,
     Slots,
     Room,
 }
@@ -66,6 +67,7 @@ impl Call {
         Self::WithdrawSlot,
         Self::RevokeSlot,
         Self::ResizePool,
+        Self::Pools,
         Self::Slots,
         Self::Room,
     ];
@@ -117,6 +119,7 @@ impl Call {
             Self::WithdrawSlot => "SELECT * FROM {schema}.lease_withdraw_slot_1($1,$2,$3,$4)",
             Self::RevokeSlot => "SELECT * FROM {schema}.lease_revoke_slot_1($1,$2,$3,$4,$5,$6)",
             Self::ResizePool => "SELECT * FROM {schema}.lease_resize_pool_1($1,$2,$3)",
+            Self::Pools => "SELECT p.pool FROM {schema}.lease_pool AS p ORDER BY p.pool",
             Self::Slots => {
                 "SELECT s.epoch, {schema}.lease_clock_1(), p.size, t.slot, t.last_issued, t.observed, t.token, t.owner, \
                  t.granted_at, t.free_from, t.label, t.identity, t.mark FROM {schema}.lease_store AS s \
@@ -133,7 +136,10 @@ impl Call {
 
     /// Whether the last parameter is how long a lock may be waited for. It is added where the statement is sent.
     pub(super) const fn locks(self) -> bool {
-        !matches!(self, Self::Epoch | Self::Inspect | Self::List | Self::History | Self::Slots | Self::Room)
+        !matches!(
+            self,
+            Self::Epoch | Self::Inspect | Self::List | Self::History | Self::Pools | Self::Slots | Self::Room
+        )
     }
 }
 

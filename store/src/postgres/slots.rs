@@ -153,6 +153,17 @@ impl Hub {
         }
     }
 
+    pub(super) async fn pools(&self) -> Result<Vec<ResourceName>, StoreError> {
+        let rows = self.look(Call::Pools, Vec::new()).await?;
+        let place = &self.target.place;
+        let name = |row: &Row| -> Result<ResourceName, StoreError> {
+            let bytes: &[u8] = row.try_get(0).map_err(|error| nonsense(place, &error.to_string()))?;
+            let name = std::str::from_utf8(bytes).ok().and_then(|name| ResourceName::new(name).ok());
+            name.ok_or_else(|| nonsense(place, "a pool whose name is none"))
+        };
+        rows.iter().map(name).collect()
+    }
+
     pub(super) async fn slots(&self, pool: ResourceName) -> Result<PoolInspection, StoreError> {
         let rows = self.look(Call::Slots, vec![bytes(pool.as_str())]).await?;
         let place = &self.target.place;

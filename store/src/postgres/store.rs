@@ -342,6 +342,10 @@ impl Store for PostgresStore {
         }
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.run(|hub| async move { hub.pools().await })
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.run(move |hub| async move { hub.slots(pool).await })
     }

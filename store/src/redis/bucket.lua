@@ -64,6 +64,15 @@ local function pools(fields, visit)
   end
 end
 
+-- The same names, without what stands under them and under all others.
+function asked.pools()
+  local names = {}
+  for _, field in ipairs(redis.call('HKEYS', bucket)) do
+    if string.sub(field, 1, 1) == 'p' then names[#names + 1] = string.sub(field, 2) end
+  end
+  return {'pools', epoch, digits(count), digits(before), 0, names}
+end
+
 -- Whether the bucket has granted this lease, under whatever name, as far as it remembers.
 function asked.granted()
   local owner, token, yes = ARGV[3], ARGV[4], 0

@@ -128,6 +128,10 @@ impl Requests {
         request
     }
 
+    pub(super) fn pools(&self, bucket: usize) -> Request {
+        self.of_bucket(bucket, "pools")
+    }
+
     pub(super) fn granted(&self, bucket: usize, who: OwnerId, under: FencingToken) -> Request {
         let mut request = self.of_bucket(bucket, "granted");
         request.cmd.arg(owner(who)).arg(token(under));

@@ -223,6 +223,12 @@ impl Reply {
         }
     }
 
+    /// The names of a bucket's pools.
+    pub(super) fn pools(&self) -> Result<Vec<ResourceName>, StoreError> {
+        let name = |value: &Value| ResourceName::new(text(value)?).ok();
+        self.part(0, |names| array(names)?.iter().map(name).collect())
+    }
+
     pub(super) fn pool(&self, name: ResourceName) -> Result<PoolInspection, StoreError> {
         let mut seen = PoolInspection::unseen(name, self.epoch, self.part(1, micros)?);
         seen.size = self.part(0, size)?;

@@ -306,6 +306,19 @@ impl Store for RedisStore {
         )
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.run(|hub| async move {
+            let mut all = Vec::new();
+            let listed = hub.ask_all(
+                |bucket| hub.requests.pools(bucket),
+                |reply| reply.pools().map(|some| all.extend(some)),
+            );
+            listed.await.map_err(StoreError::nothing_changed)?;
+            all.sort();
+            Ok(all)
+        })
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         let name = pool.clone();
         self.look(move |hub| hub.requests.slots(&pool), move |reply| reply.pool(name))

@@ -423,6 +423,10 @@ impl Store for SqliteStore {
         }
     }
 
+    fn pools(&self) -> Answer<'_, Vec<ResourceName>> {
+        self.read(Reads::pools)
+    }
+
     fn slots(&self, pool: ResourceName) -> Answer<'_, PoolInspection> {
         self.read(move |reads| reads.slots(&pool))
     }

@@ -155,6 +155,9 @@ fn a_claim_of_a_slot_is_three_requests_of_which_two_are_sent_at_once() {
         let answer = block_on(store.reclaim_slot(claim(1).with_attempt(2))).unwrap();
         assert!(matches!(answer, Claimed::Granted(_)), "{answer:?}");
     });
+    call("pools", expected(1, 0, 0), &mut || {
+        assert_eq!(block_on(store.pools()).unwrap(), std::slice::from_ref(&pool));
+    });
     call("slots", expected(1, 0, 0), &mut || drop(block_on(store.slots(pool.clone())).unwrap()));
     call("room", expected(1, 0, 0), &mut || assert_eq!(block_on(store.room(claim(3))).unwrap().of, 2));
     call("release", expected(1, 0, 1), &mut || {

@@ -73,6 +73,7 @@ fn a_decision_is_one_round_trip(kind: Kind) {
             drop(block_on(store.withdraw_slot(pool.clone(), OwnerId::new(2))).unwrap())
         });
         counted("revoke_slot", &|| drop(block_on(store.revoke_slot(pool.clone(), 0, None, None)).unwrap()));
+        counted("pools", &|| assert!(!block_on(store.pools()).unwrap().is_empty()));
         counted("slots", &|| drop(block_on(store.slots(pool.clone())).unwrap()));
         counted("resize_pool", &|| assert!(block_on(store.resize_pool(pool.clone(), 5)).is_ok()));
         counted("prune", &|| assert!(block_on(store.prune(LONG)).is_ok()));

@@ -67,12 +67,12 @@ impl Fixture for Behind {
 
 #[test]
 fn passes_behind_a_pooler() {
-    check(&conformance::run(&Pooled("postgres")), 94, 5);
+    check(&conformance::run(&Pooled("postgres")), 95, 5);
 }
 
 #[test]
 fn passes_behind_a_pooler_of_serializable_sessions() {
-    check(&conformance::run(&Pooled("serializable")), 94, 5);
+    check(&conformance::run(&Pooled("serializable")), 95, 5);
 }
 
 #[test]

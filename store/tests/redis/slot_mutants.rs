@@ -4,6 +4,12 @@ use crate::mutants::Mutant;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     (
+        "leases are listed as pools",
+        "if string.sub(field, 1, 1) == 'p' then names",
+        "if string.find(field, '^[pr]') then names",
+        Some("every pool is listed, in byte order, and nothing else"),
+    ),
+    (
         "a slot that was held is taken for one never used",
         "if free >= 0 or spent then redis.call('SETBIT'",
         "if spent then redis.call('SETBIT'",

@@ -68,6 +68,7 @@ fn every_decision_is_one_request() {
         assert!(proxy.pieces() < requests / 4, "{what}: in {} pieces", proxy.pieces());
     };
     all("list", BUCKETS, &mut || drop(block_on(store.list(String::new())).unwrap()));
+    all("pools", BUCKETS, &mut || assert_eq!(block_on(store.pools()).unwrap(), [name("ids")]));
     all("prune, which raises each one's floor first", 2 * BUCKETS, &mut || {
         assert!(block_on(store.prune(TTL)).is_ok())
     });

@@ -8,13 +8,14 @@ use super::super::context::{Context, Outcome, grant, name, told};
 use super::super::subject::Need;
 use super::super::{Case, block_on, case};
 use super::{kind, renewed};
-use crate::{ErrorKind, PoolClaim, Resized, SlotRef, Unclaimed, slot_name};
+use crate::{ErrorKind, Opening, PoolClaim, Resized, ResourceName, SlotRef, Unclaimed, slot_name};
 
 pub(super) const CASES: &[Case] = &[
     case("a claim that names more slots than the pool has is refused", Need::Slots, other_size),
     case("a pool grows, and shrinks where nobody holds what is cut off", Need::Slots, resize),
     case("a slot that was cut off goes on with its tokens and its mark", Need::Slots, back_again),
     case("the largest pool has 65,536 slots", Need::Slots, largest),
+    case("every pool is listed, in byte order, and nothing else", Need::Slots, listed),
     case("a pool and a lease of one name are two things", Need::Slots, same_name),
     case("requests for slots that are out of range are refused", Need::Slots, out_of_range),
 ];
@@ -124,6 +125,43 @@ fn largest(context: &Context<'_>) -> Outcome<()> {
         seen.size
     );
     Ok(())
+}
+
+fn listed(context: &Context<'_>) -> Outcome<()> {
+    let pools = || block_on(context.store().pools()).map_err(told);
+    let listed = |expected: &[&str], when: &str| {
+        let found = pools()?;
+        let same = found.iter().map(ResourceName::as_str).eq(expected.iter().copied());
+        if same { Ok(()) } else { Err(format!("{when}: expected {expected:?}, found {found:?}")) }
+    };
+    listed(&[], "in an empty store")?;
+    // Neither what leases are on, nor what was asked about and never made.
+    for name in ["ids", "ids#0", "lease"] {
+        let _ = context.granted(name, 1)?;
+    }
+    let beyond = lease_machines::SlotRange::new(4, 5).ok_or("no range")?;
+    let why = context.no_slot(context.slot_claim(1)?.with_range(beyond))?;
+    ensure!(why == Unclaimed::NoSuchSlot, "a claim beyond the pool: {why:?}");
+    let _ = context.withdraw_slot(2)?;
+    ensure!(context.slots()?.size == 0, "a pool that there is not has slots");
+    listed(&[], "before the first claim")?;
+    let held = context.slot_of(3)?;
+    listed(&["ids"], "after a claim")?;
+    for other in ["ids ", "Ids", "id\u{e9}"] {
+        let made = block_on(context.store().resize_pool(name(other)?, 2)).map_err(told)?;
+        ensure!(made == Resized::Resized, "the pool {other:?} is not made: {made:?}");
+    }
+    let all = ["Ids", "ids", "ids ", "id\u{e9}"];
+    listed(&all, "after three more were made")?;
+    context.free_slot(3, held)?;
+    listed(&all, "with none of their slots held")?;
+    // A store that has lost history, or is moved away from, is asked for them in its next epoch.
+    let epoch = block_on(context.store().epoch()).map_err(told)?;
+    match block_on(context.store().open_epoch(Opening::new(epoch).with_dead_holders())) {
+        Ok(_) => listed(&all, "in a new epoch"),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        Err(error) => Err(told(error)),
+    }
 }
 
 fn same_name(context: &Context<'_>) -> Outcome<()> {

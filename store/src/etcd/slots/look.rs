@@ -1,5 +1,7 @@
 //! What only looks at a pool. When a lease ends it says by the clock of the holder, without asking the cluster about each of them.
 
+use etcd_client::KeyValue;
+
 use super::reading::Asked;
 use crate::decide;
 use crate::etcd::hub::Hub;
@@ -7,6 +9,17 @@ use crate::pool::MAX_SIZE;
 use crate::{HistoryEntry, PoolClaim, PoolInspection, ResourceName, Room, StoreError};
 
 impl Hub {
+    pub(in crate::etcd) async fn pools(&self) -> Result<Vec<ResourceName>, StoreError> {
+        let mut names = Vec::new();
+        let named = |kv: &KeyValue| {
+            // A name that this program would refuse cannot be asked about either.
+            names.extend(self.keys.pool_of(kv.key()));
+            Ok(())
+        };
+        self.each_key(self.keys.pools(), self.link.deadline(), named).await?;
+        Ok(names)
+    }
+
     pub(in crate::etcd) async fn slots(&self, pool: &ResourceName) -> Result<PoolInspection, StoreError> {
         let asked = Asked { pool, owner: None, numbers: 0..MAX_SIZE, own: None };
         let reading = self.read_pool(&asked, self.link.deadline()).await?;

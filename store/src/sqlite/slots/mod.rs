@@ -237,6 +237,20 @@ impl Batch {
 }
 
 impl Reads {
+    pub(super) fn pools(&self) -> Worked<Vec<ResourceName>> {
+        self.with_base(|_, _| {
+            let mut statement =
+                self.connection().prepare_cached("SELECT pool FROM lease_pool ORDER BY pool")?;
+            let mut rows = statement.query([])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                // A name that this program would refuse cannot be asked about either.
+                found.extend(ResourceName::new(row.get::<_, String>(0)?));
+            }
+            Ok(found)
+        })
+    }
+
     pub(super) fn slots(&self, pool: &ResourceName) -> Worked<PoolInspection> {
         self.with_base(|base, at| {
             let mut seen = PoolInspection::unseen(pool.clone(), base.standing.epoch, decide::wall(at));
