@@ -21,6 +21,10 @@ use crate::store_url::ChosenStore;
 /// granted is waited for, and the tokens of the new one, which is set up where it is not, are above all of the old one's.
 /// Name the new store everywhere once it is done. Leases are not carried over, nor is the history; of the keys of
 /// `lease run --once` each resource's last is. Marks stay where they are, and go on refusing what is older.
+///
+/// The slots of pools are waited for as leases are, and no ID time is given out again. Where the old store has pools, the
+/// max_ttl in the URL of the new one must not be shorter. Pools begin anew there: with the size that the first claim
+/// names, and without a word of who held which slot.
 #[derive(Args, Debug)]
 pub(crate) struct Migrate {
     /// Only print what would be carried out, to read or to run by hand. Nothing is opened
@@ -31,12 +35,12 @@ pub(crate) struct Migrate {
     #[arg(long, value_name = "URL", requires = "to", conflicts_with_all = ["print", "store"])]
     from: Option<String>,
 
-    /// The store to move to, in which nothing is held
+    /// The store to move to, in which nothing is held, no slot either
     #[arg(long, value_name = "URL", requires = "from")]
     to: Option<String>,
 
-    /// End the leases of the old store, and wait until their time is up. Otherwise one that is held is an error, and
-    /// nothing is moved
+    /// End the leases of the old store, those of slots among them, and wait until their time is up. Otherwise one that is
+    /// held is an error, and nothing is moved
     #[arg(long, requires = "from")]
     end_leases: bool,
 

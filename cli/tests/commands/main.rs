@@ -9,6 +9,7 @@ mod ids;
 mod leases;
 mod links;
 mod looks;
+mod moving;
 mod operator;
 mod output;
 mod run;

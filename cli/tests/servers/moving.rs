@@ -87,6 +87,27 @@ fn leases_that_are_ended_are_waited_for() {
 }
 
 #[test]
+fn slots_of_pools_are_seen_in_both_stores_and_waited_for() {
+    const TERM: Duration = Duration::from_secs(8);
+    each(|old, new| {
+        let held = old.json("id acquire ids --ttl 8s --label app@web1");
+        let begun = Instant::now();
+        moving(old, new, &["--yes"]).fails(75, &["in the old store ids#0 is held by app@web1"]);
+        new.json("id acquire others --ttl 2s --label report@db2");
+        let refused = moving(old, new, &["--yes", "--end-leases"]);
+        refused.fails(75, &["nothing was moved", "in the new store others#0 is held by report@db2"]);
+        std::thread::sleep(Duration::from_millis(2_500));
+        let answer = moving(old, new, &["--yes", "--end-leases"]);
+        // From a moment on that lies behind the grant.
+        let waited = begun.elapsed() + Duration::from_millis(500);
+        assert!(waited >= TERM, "the holder may be at work for {:?} more", TERM - waited);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let floor: u64 = answer.json()["floor"].as_str().unwrap().parse().unwrap();
+        assert!(floor >= held["token"].as_str().unwrap().parse().unwrap(), "{held}, {answer:?}");
+    });
+}
+
+#[test]
 fn what_was_done_once_is_not_done_again() {
     each(|old, new| {
         let run = |place: &Place, key| {
