@@ -339,8 +339,10 @@ fn a_pool_does_not_shrink_in_the_midst_of_a_renewal() {
         "SELECT FROM {schema}.lease_renew_slot_1('ids', 3, 4, {token}, 60000000, NULL, false, 100, 5000)";
     let (schema, _) = Server::shared().fresh();
     let store = patient(&schema);
-    let last = (1..=4).map(|owner| held(block_on(store.claim_slot(claim_of(4, owner, TTL))).unwrap())).last();
-    let last = last.filter(|last| last.slot == 3).unwrap();
+    let taken: Vec<_> =
+        (1..=4).map(|owner| held(block_on(store.claim_slot(claim_of(4, owner, TTL))).unwrap())).collect();
+    let last = taken[3];
+    assert_eq!(last.slot, 3);
     let renewed = RENEWED.replace("{token}", &last.token.value().to_string());
     let told = while_blocked(&schema, &renewed, "COMMIT", || {
         // The term that it sees is over by then.
